@@ -1,0 +1,1 @@
+"""Installed grammars: `route.lark`, the surface syntax of `.route` files."""

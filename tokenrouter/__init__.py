@@ -1,0 +1,1 @@
+"""Token-level LLM routing: a compiler for `.route` policies and a runtime that serves their plans."""

@@ -1,0 +1,1 @@
+"""From a resolved policy to a plan."""

@@ -1,0 +1,1 @@
+"""The `.route` front end: text to a resolved, typed policy."""

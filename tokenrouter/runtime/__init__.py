@@ -1,0 +1,1 @@
+"""The runtime: subservers, schedulers and the engine that drive a plan."""

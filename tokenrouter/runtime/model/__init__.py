@@ -1,0 +1,1 @@
+"""Models: decoder, loaders and paged attention."""
