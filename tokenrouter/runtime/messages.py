@@ -1,0 +1,138 @@
+"""Messages between the front end and the subservers, and between subservers.
+
+msgspec structs over msgpack, tagged by class name; nothing is ever unpickled. A sequence is the prompt followed by
+the output; positions in it count from 0. `state.position` counts output tokens only.
+
+Who sends what:
+    front end -> subserver   Admit, Abort, Active, Drain
+    subserver -> subserver   Handoff
+    subserver -> front end   Ready, Commits, Refused
+
+Every subserver hears of every request by Admit, so a Handoff carries only what its receiver has not seen. The two
+travel on different sockets: a Handoff that overtakes its Admit is held until that comes.
+
+INVARIANT: exactly one subserver owns a request, or one Handoff in flight does.
+INVARIANT: the front end's copy (prompt, committed tokens, state after the last of them) is enough to go on anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request's sampling parameters; the same on every model."""
+
+    seed: int = 0  # 64 bits, unsigned
+    temperature: float = 0.0  # 0 is greedy, ties to the lowest id
+    top_p: float = 1.0
+    top_k: int = 0  # 0 is off
+    min_p: float = 0.0
+    max_tokens: int = 16
+    ignore_eos: bool = False
+    stop_ids: list[int] = []  # ids that end the request, beside the plan's `eos_ids`
+
+
+class RouteState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that routing knows of a request beside its tokens; small enough to travel with each of them."""
+
+    owner: int  # model that decides the next position
+    position: int = 0  # committed output tokens
+    counts: list[int]  # committed output tokens by the model that wrote them
+    switches: int = 0  # hand-offs so far
+    since_switch: int = 0  # steps taken at `owner` since it was reached
+    tried: int = 0  # bit set of the models that had their turn at this position
+    home: int | None = None  # the model a borrowed stay returns to; None outside one
+    remaining: int = 0  # tokens left of a borrowed stay
+    until: int | None = None  # index into the owner's `Program.untils`
+    vars: list[float] = []  # by `Plan.vars`; a bool is 0 or 1
+    windows: list[
+        list[list[float]]
+    ] = []  # by model, by Window node in program order: its last n values, oldest first
+
+
+class Admit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A request exists. `state.owner` decides its next position; the others may read the prompt ahead."""
+
+    request: int
+    prompt: list[int]
+    output: list[int] = []  # committed already, where a request goes on after a failure
+    sampling: Sampling
+    params: list[float]  # by `Plan.params`, this request's values; a bool is 0 or 1
+    metadata: dict[str, str | float | bool] = {}
+    state: RouteState
+    epochs: list[int]  # of every subserver, as the front end knows them
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The request is over, here too: its pages are released and later messages about it are dropped."""
+
+    request: int
+
+
+class Active(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Requests that can reach a gate now: the N of the batching windows."""
+
+    n: int
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Finish what is here and end."""
+
+
+class Handoff(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The receiver owns the request from now on."""
+
+    request: int
+    epoch: int  # of the receiver, as the sender knows it; an older one is dropped
+    start: int  # position in the sequence of tokens[0]; equals what the receiver was sent before
+    tokens: list[int]  # the suffix that the receiver has not seen
+    seen: list[int]  # by model: sequence length that each subserver has been sent
+    state: RouteState
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed token."""
+
+    request: int
+    token: int
+    model: int
+    rule: int | None  # of the model's program; None inside a borrowed stay
+    logprob: float  # of the token under the raw distribution
+    signals: dict[str, float] = {}  # by signal text; only where the request is traced
+    state: RouteState  # after this token
+    finish: Literal["stop", "length"] | None = None
+
+
+class Commits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The tokens that one step kept."""
+
+    model: int
+    epoch: int
+    tokens: list[Token]
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The subserver has its weights and its pool and takes requests."""
+
+    model: int
+    epoch: int
+    capacity_tokens: int
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The subserver cannot serve the request, ever; `reason` is for the client."""
+
+    request: int
+    model: int
+    reason: str
+
+
+ToSubserver = Admit | Abort | Active | Drain | Handoff
+ToFrontEnd = Ready | Commits | Refused
+
+encode = msgspec.msgpack.Encoder().encode
+decode_to_subserver = msgspec.msgpack.Decoder(ToSubserver).decode
+decode_to_front_end = msgspec.msgpack.Decoder(ToFrontEnd).decode
