@@ -1,13 +1,42 @@
-# Two commands set up everything: `make demo` and `make test`.
+# Two commands set up everything: `make demo` (the main job) and `make test` (the gate).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check soak bench clean
+.PHONY: demo test check format golden soak bench clean
+
+demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one question
+	$(BIN)/python tools/demo.py
+
+test: check  ## the gate: static checks, then every test that is not slow and needs no GPU
+	$(BIN)/python -m pytest -q -m "not gpu and not slow"
+
+check: $(VENV)/.ready  ## formatting, lint, types, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready  ## lay the code out
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+golden: $(VENV)/.ready  ## write the golden files anew; review the difference
+	$(BIN)/python -m pytest -q tests/compiler tests/plan --update-golden
+
+soak: $(VENV)/.ready  ## the long tests
+	$(BIN)/python -m pytest -q -m slow --timeout 3600
+
+bench: $(VENV)/.ready  ## every benchmark; prints its figures
+	for f in benchmarks/*.py; do $(BIN)/python $$f || exit 1; done
+
+clean:  ## drop the virtual environment and the caches
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt pip setuptools wheel
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
 	touch $@
