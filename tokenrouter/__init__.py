@@ -1,1 +1,28 @@
-"""Token-level LLM routing: a compiler for `.route` policies and a runtime that serves their plans."""
+"""Token-level LLM routing: a compiler for `.route` policies and a runtime that serves their plans.
+
+`compile` and `Engine` are looked up when they are first used, so that importing the package costs nothing and
+compiling never needs torch.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenrouter.compiler import compile_policy as compile  # noqa: A004
+    from tokenrouter.runtime.engine import Engine
+
+__all__ = ["Engine", "__version__", "compile"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Return `compile` or `Engine`, loaded now."""
+    if name == "compile":
+        from tokenrouter.compiler import compile_policy  # noqa: PLC0415
+
+        return compile_policy
+    if name == "Engine":
+        from tokenrouter.runtime.engine import Engine  # noqa: PLC0415
+
+        return Engine
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
