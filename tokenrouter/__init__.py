@@ -7,7 +7,7 @@ compiling never needs torch.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tokenrouter.compiler import compile_policy as compile  # noqa: A004
+    from tokenrouter.compiler import compile_policy as compile
     from tokenrouter.runtime.engine import Engine
 
 __all__ = ["Engine", "__version__", "compile"]
