@@ -1,0 +1,39 @@
+"""What all tests share: golden text files, one a test, that a reviewer can read.
+
+`golden(text)` compares with golden/<test file>/<test name>.txt beside the test file; `--update-golden` writes the files
+anew and is refused in CI, where nobody would review them.
+"""
+
+import os
+import re
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files anew, for review"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--update-golden") and os.environ.get("CI"):
+        raise pytest.UsageError("--update-golden is refused where CI is set")
+
+
+@pytest.fixture
+def golden(request):
+    """Return a function that compares a text with this test's golden file."""
+    name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
+    path = request.path.parent / "golden" / request.path.stem / f"{name}.txt"
+
+    def compare(text: str) -> None:
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.exists(), f"{path} is missing; run with --update-golden and review it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
