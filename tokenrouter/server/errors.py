@@ -1,0 +1,99 @@
+"""Refusals and failures in the shape that OpenAI's clients expect.
+
+    TokenRouterError
+    └── ApiError              one request cannot be served
+        ├── bad_request       400: the request is wrong; `param` names the field
+        ├── no_such_model     404
+        ├── too_large         413: the body exceeds a limit
+        ├── overloaded        429, with Retry-After
+        ├── not_ready         503, with Retry-After: loading, draining, or a model is down
+        └── failed            500: the request was right and could not be finished
+
+The lines below the class are functions that make one. A failure in the middle of a stream is the same body as one
+`data:` event.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tokenrouter.errors import TokenRouterError
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """What OpenAI's clients read out of a refusal."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer that is not 2xx."""
+
+    error: ErrorDetail
+
+
+class ApiError(TokenRouterError):
+    """One request is refused, or failed."""
+
+    def __init__(self, status: int, detail: ErrorDetail, retry_after_s: int | None = None) -> None:
+        super().__init__(detail.message)
+        self.status = status
+        self.body = ErrorBody(error=detail)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that go with the status."""
+        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+
+
+def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """The request is wrong."""
+    return ApiError(400, _invalid(message, param, code))
+
+
+def no_such_model(name: str, known: list[str]) -> ApiError:
+    """The request names a model that is not served here."""
+    there = ", ".join(f"`{each}`" for each in known)
+    message = f"the model `{name}` is not served here; there is {there}"
+    return ApiError(404, _invalid(message, "model", "model_not_found"))
+
+
+def no_such_path(path: str) -> ApiError:
+    """Nothing is served at this path."""
+    return ApiError(404, _invalid(f"nothing is served at `{path}`", None, "not_found"))
+
+
+def wrong_method(method: str, path: str) -> ApiError:
+    """The path does not take this method."""
+    return ApiError(405, _invalid(f"`{path}` does not take {method}", None, "method_not_allowed"))
+
+
+def too_large(limit_bytes: int) -> ApiError:
+    """The body exceeds the limit."""
+    message = f"the request body exceeds the limit of {limit_bytes} bytes"
+    return ApiError(413, _invalid(message, None, "request_too_large"))
+
+
+def overloaded(message: str) -> ApiError:
+    """There is no room for another request now."""
+    detail = ErrorDetail(message=message, type="rate_limit_error", code="overloaded")
+    return ApiError(429, detail, retry_after_s=1)
+
+
+def not_ready(message: str) -> ApiError:
+    """Nothing can be served now, but later it can."""
+    detail = ErrorDetail(message=message, type="server_error", code="not_ready")
+    return ApiError(503, detail, retry_after_s=1)
+
+
+def failed(message: str) -> ApiError:
+    """The request was right and could not be finished."""
+    return ApiError(500, ErrorDetail(message=message, type="server_error", code="failed"))
+
+
+def _invalid(message: str, param: str | None, code: str | None) -> ErrorDetail:
+    return ErrorDetail(message=message, type="invalid_request_error", param=param, code=code)

@@ -1,0 +1,173 @@
+"""The answers of the OpenAI surface, and what routing adds to them.
+
+Ours are `seed`, `route` of a choice, and `tokens_by_model` in the usage; OpenAI's clients keep fields they do not
+know, so all three can be read from their objects. A field that is `UNSET` is left out of the JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+Finish = Literal["stop", "length"]
+
+
+class TracedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed token; the joined texts of a choice's tokens are its text."""
+
+    id: int
+    text: str  # empty where the token only begins or continues a character, is special, or was cut away
+    model: str
+    rule: int | None  # of the model's program; null inside a borrowed stay
+    logprob: float  # of the token under the raw distribution of its model
+    signals: dict[str, float]
+
+
+class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that one rule let through; `rule` is null for those of borrowed stays."""
+
+    model: str
+    rule: int | None
+    line: int | None  # in the policy's source
+    tokens: int
+
+
+class RouteReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How one choice was routed. In a stream the totals come with the finish reason."""
+
+    seed: int | UnsetType = UNSET  # sent alone with this seed, the choice comes out the same
+    handoffs: int | UnsetType = UNSET
+    tokens_by_model: dict[str, int] | UnsetType = UNSET
+    tokens_by_rule: list[RuleCount] | UnsetType = UNSET
+    trace: list[TracedToken] | UnsetType = UNSET  # only where the request asks for it
+
+
+class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wrote the completion tokens; every model of the plan is named."""
+
+    tokens_by_model: dict[str, int]
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of all choices together; a prompt counts once, whatever n is."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    completion_tokens_details: CompletionTokensDetails
+
+
+class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A choice of a text completion, whole or a piece of it."""
+
+    index: int
+    text: str
+    finish_reason: Finish | None
+    logprobs: None = None
+    route: RouteReport | UnsetType = UNSET
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a chat."""
+
+    content: str
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A choice of a chat completion."""
+
+    index: int
+    message: AnswerMessage
+    finish_reason: Finish | None
+    logprobs: None = None
+    route: RouteReport | UnsetType = UNSET
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a chat answer; the first of a choice names the role."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChatPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A choice of a chat chunk."""
+
+    index: int
+    delta: Delta
+    finish_reason: Finish | None
+    logprobs: None = None
+    route: RouteReport | UnsetType = UNSET
+
+
+Choice = TextChoice | ChatChoice | ChatPiece
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer, or one chunk of a stream."""
+
+    id: str
+    object: Literal["text_completion", "chat.completion", "chat.completion.chunk"]
+    created: int
+    model: str
+    seed: int
+    choices: list[Choice]
+    usage: Usage | UnsetType | None = (
+        UNSET  # null in all chunks but the last, where it was asked for
+    )
+
+
+class ParamCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A dial of the policy."""
+
+    name: str
+    unit: str
+    value: float | bool
+    low: float | None
+    high: float | None
+
+
+class RouteCard(msgspec.Struct, frozen=True, kw_only=True):
+    """What the served policy consists of."""
+
+    models: list[str]
+    params: list[ParamCard]
+    program_hash: str
+
+
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `/v1/models`: a policy is served under one name."""
+
+    id: str
+    created: int
+    context: int  # most tokens of prompt and output together
+    route: RouteCard
+    object: Literal["model"] = "model"
+    owned_by: str = "tokenrouter"
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /v1/models`."""
+
+    data: list[ModelCard]
+    object: Literal["list"] = "list"
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /ready`: 200 with `ready`, else 503; a model is up or not."""
+
+    status: Literal["ready", "loading", "draining", "failed"]
+    models: dict[str, bool]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /health`: the process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+encode = msgspec.json.Encoder().encode
