@@ -1,0 +1,31 @@
+"""What the runtime raises where the world is wrong.
+
+TokenRouterError
+├── RequestRefused      this request cannot be served, now or ever
+├── SubserverLost       a subserver ended and could not be started again
+└── StartFailed         the runtime could not be brought up
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tokenrouter.errors import TokenRouterError
+
+Kind = Literal["invalid", "too_long", "overloaded", "closing"]
+
+
+class RequestRefused(TokenRouterError):
+    """A request is refused; `kind` says whether it ever could be served (`overloaded`, `closing`) or not."""
+
+    def __init__(self, message: str, kind: Kind = "invalid") -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+
+
+class SubserverLost(TokenRouterError):
+    """A subserver ended and its restarts failed, or the runtime was closed under a running request."""
+
+
+class StartFailed(TokenRouterError):
+    """A subserver did not come up; the message is its own."""
