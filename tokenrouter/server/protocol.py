@@ -155,6 +155,8 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unk
         if len(kinds) != 1:
             what = "is an empty list" if not kinds else "mixes text, ids and lists of ids"
             raise bad_request(f"`prompt` {what}", "prompt")
+        if (self.n or 1) * len(self.prompt) > MAX_CHOICES:
+            raise bad_request(f"`n` times the number of prompts exceeds {MAX_CHOICES}", "prompt")
         return [item for item in self.prompt if not isinstance(item, int)]
 
 

@@ -1,0 +1,187 @@
+"""From a request to what the runtime takes: token ids, sampling, dials; or one line that says why not.
+
+A request that can never fit is refused here: prompt and output together must fit the smallest context and the
+smallest KV pool of the plan's models.
+"""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from tokenrouter.plan.structs import Param, Plan, RequestField
+from tokenrouter.runtime.messages import Sampling
+from tokenrouter.server.errors import bad_request
+from tokenrouter.server.protocol import (
+    MAX_METADATA,
+    MAX_METADATA_CHARS,
+    GenerationRequest,
+    Metadata,
+    RouteOptions,
+)
+from tokenrouter.server.stops import Automaton
+
+MASK = 2**64 - 1
+
+
+class Job(NamedTuple):
+    """One choice: what the runtime is asked for."""
+
+    prompt: list[int]
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One request: its choices, prompt by prompt, and what they have in common."""
+
+    jobs: list[Job]
+    n_prompt_tokens: int
+    seed: int
+    params: list[float]
+    metadata: Metadata
+    stops: Automaton
+    traced: bool
+
+
+def prepare(
+    plan: Plan,
+    request: GenerationRequest,
+    prompts: Sequence[list[int]],
+    max_tokens: int | None,
+    field: str,
+) -> Work:
+    """Return the work; `max_tokens` None takes all that is left, `field` names where the prompts stand."""
+    n = request.n or 1
+    for prompt in prompts:
+        _check_prompt(plan, prompt, max_tokens, field)
+    route = request.route or RouteOptions()
+    seed = _seed(request)
+    return Work(
+        jobs=[
+            Job(prompt, _sampling(plan, request, len(prompt), max_tokens, choice_seed(seed, i)))
+            for prompt in prompts
+            for i in range(n)
+        ],
+        n_prompt_tokens=sum(map(len, prompts)),
+        seed=seed,
+        params=dials(plan.params, route.params or {}),
+        metadata=_metadata(plan, route.metadata or {}),
+        stops=Automaton(request.stops),
+        traced=request.traces,
+    )
+
+
+def context(plan: Plan) -> int:
+    """Return the most tokens of prompt and output together that every model can hold."""
+    return min(plan.memory.capacity_tokens, *(model.context for model in plan.models))
+
+
+def choice_seed(seed: int, choice: int) -> int:
+    """Return the seed of one of n choices: the request's own for the first, a mix of both for the others.
+
+    The mix is SplitMix64's output function (https://doi.org/10.1145/2714064.2660195).
+    """
+    if choice == 0:
+        return seed
+    z = (seed + choice * 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def dials(params: Sequence[Param], chosen: dict[str, float | bool]) -> list[float]:
+    """Return the value of every param, those that the request sets checked against their bounds."""
+    known = {param.name: param for param in params}
+    for name in chosen:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean `{near[0]}`" if near else f"there are {_listed(known)}"
+            raise bad_request(f"the policy has no param `{name}`; {hint}", f"route.params.{name}")
+    return [_dial(param, chosen.get(param.name, param.value)) for param in params]
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = [f"`{name}`" for name in names] or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _dial(param: Param, value: float | bool) -> float:
+    field = f"route.params.{param.name}"
+    if isinstance(param.value, bool) != isinstance(value, bool):
+        wanted = "a bool" if isinstance(param.value, bool) else f"a number of {param.unit}"
+        raise bad_request(f"param `{param.name}` is {wanted}", field)
+    low = -float("inf") if param.low is None else param.low
+    high = float("inf") if param.high is None else param.high
+    if not low <= value <= high:
+        raise bad_request(f"param `{param.name}` lies in [{low:g}, {high:g}]", field)
+    return float(value)
+
+
+def _metadata(plan: Plan, sent: Metadata) -> Metadata:
+    """Refuse what is too long, and what a rule would read as another type."""
+    if len(sent) > MAX_METADATA:
+        raise bad_request(f"metadata holds more than {MAX_METADATA} entries", "route.metadata")
+    for name, value in sent.items():
+        if len(name) > MAX_METADATA_CHARS or len(str(value)) > MAX_METADATA_CHARS:
+            what = f"a metadata entry has more than {MAX_METADATA_CHARS} characters"
+            raise bad_request(what, "route.metadata")
+    for node in chain(plan.start.nodes, *(program.nodes for program in plan.programs)):
+        if isinstance(node, RequestField) and node.name in sent:
+            _check_type(node, sent[node.name])
+    return sent
+
+
+def _check_type(node: RequestField, value: str | float | bool) -> None:
+    if type(value) is not type(node.default):
+        names = {str: "text", float: "a number", bool: "a bool"}
+        wanted = names[type(node.default)]
+        raise bad_request(
+            f"the policy reads metadata `{node.name}` as {wanted}", f"route.metadata.{node.name}"
+        )
+
+
+def _check_prompt(plan: Plan, prompt: list[int], max_tokens: int | None, field: str) -> None:
+    if not prompt:
+        raise bad_request("the prompt is empty: it holds no token", field)
+    size = plan.tokenizer.size
+    if any(not 0 <= token < size for token in prompt):
+        raise bad_request(f"a token id of the prompt is outside 0..{size - 1}", field)
+    limit = context(plan)
+    if len(prompt) + max(1, max_tokens or 0) > limit:
+        asked = "" if max_tokens is None else f" and `max_tokens` asks for {max_tokens} more"
+        message = f"the prompt has {len(prompt)} tokens{asked}, and the context holds {limit}"
+        raise bad_request(message, field, "context_length_exceeded")
+
+
+def _seed(request: GenerationRequest) -> int:
+    if request.seed is not None:
+        return request.seed & MASK
+    if request.temperature == 0:
+        return 0
+    return secrets.randbits(
+        53
+    )  # more would not survive a client that reads JSON numbers as doubles
+
+
+def _sampling(
+    plan: Plan, request: GenerationRequest, n_prompt: int, max_tokens: int | None, seed: int
+) -> Sampling:
+    stop_ids = sorted(set(request.stop_token_ids or ()))
+    size = plan.tokenizer.size
+    if stop_ids and not 0 <= stop_ids[0] <= stop_ids[-1] < size:
+        raise bad_request(f"a stop token id is outside 0..{size - 1}", "stop_token_ids")
+    return Sampling(
+        seed=seed,
+        temperature=1.0 if request.temperature is None else request.temperature,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        top_k=min(max(0, request.top_k or 0), size),
+        min_p=request.min_p or 0.0,
+        max_tokens=context(plan) - n_prompt if max_tokens is None else max_tokens,
+        ignore_eos=bool(request.ignore_eos),
+        stop_ids=stop_ids,
+    )

@@ -1,0 +1,138 @@
+"""Three things that every route needs: a body within its limit, work that ends with its client, and event streams.
+
+Knows nothing of models or tokens.
+
+INVARIANT: when a client has gone, the work it waited for is cancelled at once, whether or not anything was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tokenrouter.server.errors import ApiError, bad_request, failed, too_large
+
+T = TypeVar("T")
+Events = AsyncGenerator[bytes, None]
+
+DONE = b"[DONE]"
+_log = logging.getLogger("tokenrouter.server")
+_encode = msgspec.json.Encoder().encode
+
+
+class ClientGone(Exception):  # noqa: N818 - nobody is left to whom it would be an error
+    """The client closed its connection; there is nobody to answer."""
+
+
+class JsonResponse(Response):
+    """A struct as the body."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Encode the struct."""
+        return _encode(content)
+
+
+def error_response(error: ApiError) -> Response:
+    """Return the answer that a refusal is."""
+    return JsonResponse(error.body, error.status, error.headers)
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Return the body; refuse one that is too large without reading all of it."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limit_bytes:
+        raise too_large(limit_bytes)
+    # Other types are what a browser may send to loopback from any page without asking.
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if kind != "application/json":
+        raise bad_request(f"the content type is `{kind}`; send `application/json`")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit_bytes:
+            raise too_large(limit_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def with_client(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Return what the work returns, or cancel it and raise ClientGone when the client leaves first."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream(Response):
+    """Server-sent events. The first event is there already, so a refusal could still be a plain answer."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, first: bytes, rest: Events) -> None:
+        super().__init__()
+        self._first = first
+        self._rest = rest
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-cache"
+        self.headers["x-accel-buffering"] = "no"  # nginx would hold the tokens back
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events while the client is there; close the source in any case."""
+        async with aclosing(self._rest):
+            try:
+                await with_client(receive, self._send_all(send))
+            except ClientGone:
+                return
+
+    async def _send_all(self, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        await _send_event(send, self._first)
+        try:
+            async for event in self._rest:
+                await _send_event(send, event)
+        except ApiError as error:
+            await _send_event(send, _encode(error.body))
+        except Exception:  # noqa: BLE001 - the last border: the status is sent, so the body must say it
+            _log.exception("a stream failed")
+            await _send_event(send, _encode(failed("the server failed; its log says how").body))
+        await _send_event(send, DONE)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send_event(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": b"data: %b\n\n" % data, "more_body": True})
+
+
+async def event_stream(request: Request, events: Events) -> Response:
+    """Wait for the first event, and answer with it and all that follow."""
+    try:
+        first = await with_client(request.receive, anext(events))
+    except BaseException:
+        await events.aclose()
+        raise
+    return EventStream(first, events)
