@@ -624,6 +624,9 @@ class Estimates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     by_model: list[Visit]
     cost_per_token: float
     tokens_per_s: list[float] = []  # by N - 1; empty where no step times are known
+    rules: list[
+        list[float]
+    ] = []  # by model, by rule: share of the model's decisions on which it fires
 
 
 class RuleSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

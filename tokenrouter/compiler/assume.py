@@ -1,0 +1,130 @@
+"""Assumed probabilities of guards, for a policy that was never measured.
+
+They feed the estimates and the eager or lazy prefill, never a promise: everything made from them is `expected`, and the
+plan says `assumed`. A profile replaces them. The priors: one step in four is unsure; a request writes 256 tokens; operands
+of `and` and `or` are independent; later rules see what earlier ones left.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tokenrouter.compiler.expr import (
+    FLIPPED,
+    Aggregate,
+    ClassOf,
+    Comparison,
+    Every,
+    Expr,
+    HeadOf,
+    Lit,
+    Negation,
+    ParamOf,
+    Sign,
+    SignalOf,
+    Some,
+    TokenIs,
+)
+from tokenrouter.compiler.ir import Automaton, Rule, StartRule
+
+MEAN_TOKENS = 256.0  # of a request's output
+UNSURE = 0.25  # share of steps at which the model is unsure, by whatever measure
+EVENT = 0.05  # share of steps whose candidate is a given word or of a given class
+EVEN = 0.5  # of what nothing is known about
+
+# A large value means unsure (+1) or sure (-1).
+_DIRECTION = {
+    "entropy": 1,
+    "entropy_norm": 1,
+    "varentropy": 1,
+    "aleatoric": 1,
+    "epistemic": 1,
+    "rank": 1,
+    "column": 1,
+    "maxprob": -1,
+    "margin": -1,
+    "mass": -1,
+    "logprob": -1,
+}
+
+
+def rule_shares(auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...]) -> list[float]:
+    """Return the share of steps on which each rule is assumed to fire; they sum to 1."""
+    left, shares = 1.0, []
+    for rule in rules:
+        p = 1.0 if rule.when is None else holds(auto, rule.when)
+        shares.append(left * p)
+        left *= 1.0 - p
+    return shares
+
+
+def holds(auto: Automaton, guard: Expr) -> float:
+    """Return the assumed probability that a guard holds on a step."""
+    match guard:
+        case Lit():
+            return 1.0 if guard.value is True else 0.0
+        case Negation():
+            return 1.0 - holds(auto, guard.of)
+        case Every():
+            return prod(holds(auto, item) for item in guard.of)
+        case Some():
+            return 1.0 - prod(1.0 - holds(auto, item) for item in guard.of)
+        case TokenIs() | ClassOf():
+            return EVENT
+        case Comparison():
+            return _comparison(auto, guard)
+        case _:
+            return EVEN
+
+
+def _comparison(auto: Automaton, guard: Comparison) -> float:
+    bound = _value(auto, guard.right)
+    if bound is not None:
+        return _against(guard.sign, guard.left, bound)
+    bound = _value(auto, guard.left)
+    if bound is not None:
+        return _against(FLIPPED[guard.sign], guard.right, bound)
+    return EVEN
+
+
+def _value(auto: Automaton, expr: Expr) -> float | None:
+    """Return the number that an expression stands for before any request; None where it depends on one."""
+    match expr:
+        case Lit(value=bool() | str()):
+            return None
+        case Lit():
+            return float(expr.value)
+        case ParamOf():
+            return float(next(decl.value for decl in auto.params if decl.name == expr.name))
+        case _:
+            return None
+
+
+def _against(sign: Sign, measured: Expr, bound: float) -> float:
+    """Return the assumed probability of `measured sign bound`."""
+    above = _above(measured, bound)
+    match sign:
+        case ">" | ">=":
+            return above
+        case "<" | "<=":
+            return 1.0 - above
+        case "==":
+            return EVENT
+        case "!=":
+            return 1.0 - EVENT
+
+
+def _above(measured: Expr, bound: float) -> float:
+    match measured:
+        case Aggregate():
+            return _above(measured.of, bound)
+        case HeadOf():
+            return UNSURE
+        case SignalOf(name="chance"):
+            return min(1.0, max(0.0, 1.0 - bound))
+        case SignalOf(name="position"):
+            return min(1.0, max(0.0, 1.0 - bound / MEAN_TOKENS))
+        case SignalOf(name=name) if name in _DIRECTION:
+            return UNSURE if _DIRECTION[name] > 0 else 1.0 - UNSURE
+        case _:
+            return EVEN

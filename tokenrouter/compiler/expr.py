@@ -1,0 +1,242 @@
+"""Expressions of the IR: typed trees in base units, with names instead of indices.
+
+Equal trees are equal values, so a program can hold a shared subexpression once by looking it up. Units are those of
+`tokenrouter.signals`; a share of 40 % is 0.4. Nothing here has a place in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tokenrouter.plan.text import quote, value_text
+
+Sign = Literal["<", "<=", ">", ">=", "==", "!="]
+FLIPPED: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+NEGATED: dict[Sign, Sign] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """A literal; its unit keeps true and 1 apart, which Python holds for equal."""
+
+    value: bool | float | str
+    unit: str
+
+    def __str__(self) -> str:
+        return value_text(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class ParamOf:
+    """The request's value of a param."""
+
+    name: str
+    unit: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class VarOf:
+    """A request variable before this step's `set`."""
+
+    name: str
+    unit: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SignalOf:
+    """A signal of the catalogue; a model argument is a name."""
+
+    name: str
+    args: tuple[int | str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.args))})" if self.args else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOf:
+    """The output of a router head."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A number over the last `n` rule-evaluated steps at this model."""
+
+    kind: Literal["mean", "ewma", "max"]
+    of: Expr
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.of}, {self.n})"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIs:
+    """Whether the candidate's text is one of these."""
+
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if len(self.texts) == 1:
+            return f"token is {quote(self.texts[0])}"
+        return "token in {" + ", ".join(map(quote, self.texts)) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOf:
+    """Whether the candidate's text falls into a lexical class."""
+
+    name: Literal["code", "number", "word", "space", "newline", "punct", "special"]
+
+    def __str__(self) -> str:
+        return f"class is {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOf:
+    """A value of the request's metadata."""
+
+    name: str
+    default: bool | float | str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"request.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of two values of one type."""
+
+    sign: Sign
+    left: Expr
+    right: Expr
+
+    def __str__(self) -> str:
+        return f"{_inner(self.left, 4)} {self.sign} {_inner(self.right, 4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Arithmetic on two numbers; x / 0 is 0."""
+
+    sign: Literal["+", "-", "*", "/"]
+    left: Expr
+    right: Expr
+
+    def __str__(self) -> str:
+        level = 5 if self.sign in "+-" else 6
+        return f"{_inner(self.left, level)} {self.sign} {_inner(self.right, level + 1)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """True where every operand is."""
+
+    of: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(_inner(item, 3) for item in self.of)
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """True where some operand is."""
+
+    of: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(_inner(item, 2) for item in self.of)
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """The negation of a bool."""
+
+    of: Expr
+
+    def __str__(self) -> str:
+        return f"not {_inner(self.of, 9)}"
+
+
+Expr = (
+    Lit
+    | ParamOf
+    | VarOf
+    | SignalOf
+    | HeadOf
+    | Aggregate
+    | TokenIs
+    | ClassOf
+    | FieldOf
+    | Comparison
+    | Arithmetic
+    | Every
+    | Some
+    | Negation
+)
+
+
+def _inner(expr: Expr, level: int) -> str:
+    """Return an operand as text, in brackets where it binds looser than its place (`or` 1 ... `*` 6)."""
+    match expr:
+        case Some():
+            own = 1
+        case Every():
+            own = 2
+        case Negation() | Comparison() | TokenIs() | ClassOf():
+            own = 3
+        case Arithmetic(sign="+" | "-"):
+            own = 5
+        case Arithmetic():
+            own = 6
+        case _:
+            own = 9
+    return str(expr) if own >= level else f"({expr})"
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the operands of an expression, in order."""
+    match expr:
+        case Comparison() | Arithmetic():
+            return (expr.left, expr.right)
+        case Every() | Some():
+            return expr.of
+        case Negation() | Aggregate():
+            return (expr.of,)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and everything in it, operands first."""
+    for child in children(expr):
+        yield from walk(child)
+    yield expr
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return an expression with `change` applied to every part of it, operands first."""
+    match expr:
+        case Comparison() | Arithmetic():
+            left, right = rewrite(expr.left, change), rewrite(expr.right, change)
+            return change(replace(expr, left=left, right=right))
+        case Every() | Some():
+            return change(replace(expr, of=tuple(rewrite(item, change) for item in expr.of)))
+        case Negation() | Aggregate():
+            return change(replace(expr, of=rewrite(expr.of, change)))
+        case _:
+            return change(expr)

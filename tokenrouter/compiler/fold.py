@@ -1,0 +1,88 @@
+"""Constants folded: what needs no step to be known is a literal, and nests of `and` and `or` are flat.
+
+Folding never asks what a signal may be (that is the coverage check's part) and keeps the order of operands.
+"""
+
+from __future__ import annotations
+
+from tokenrouter.compiler.expr import (
+    Arithmetic,
+    Comparison,
+    Every,
+    Expr,
+    Lit,
+    Negation,
+    Sign,
+    Some,
+    rewrite,
+)
+from tokenrouter.plan.structs import Value
+
+TRUE = Lit(True, "bool")
+FALSE = Lit(False, "bool")
+
+
+def fold(expr: Expr) -> Expr:
+    """Return an expression of equal meaning with its constants folded."""
+    return rewrite(expr, _fold)
+
+
+def _fold(expr: Expr) -> Expr:
+    match expr:
+        case Arithmetic(left=Lit() as left, right=Lit() as right):
+            return Lit(arithmetic(expr.sign, float(left.value), float(right.value)), left.unit)
+        case Comparison(left=Lit() as left, right=Lit() as right):
+            return TRUE if compare(expr.sign, left.value, right.value) else FALSE
+        case Negation(of=Lit() as literal):
+            return FALSE if literal.value else TRUE
+        case Negation(of=Negation() as inner):
+            return inner.of
+        case Every():
+            return _join(expr, TRUE, FALSE)
+        case Some():
+            return _join(expr, FALSE, TRUE)
+        case _:
+            return expr
+
+
+def compare(sign: Sign, left: Value, right: Value) -> bool:
+    """Return whether a comparison of two literals of one type holds."""
+    if sign in ("==", "!="):
+        return (left == right) == (sign == "==")
+    assert not isinstance(left, str) and not isinstance(right, str), (left, right)
+    match sign:
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case _:
+            return left >= right
+
+
+def arithmetic(sign: str, left: float, right: float) -> float:
+    """Return the value of an operation as the plan defines it: x / 0 is 0."""
+    match sign:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case _:
+            return left / right if right else 0.0
+
+
+def _join(expr: Every | Some, neutral: Lit, absorbing: Lit) -> Expr:
+    """Return an `and` or `or` without nests of its own kind, repeats and neutral operands."""
+    parts: list[Expr] = []
+    for item in expr.of:
+        for part in item.of if type(item) is type(expr) else (item,):
+            if part == absorbing:
+                return absorbing
+            if part != neutral and part not in parts:
+                parts.append(part)
+    if not parts:
+        return neutral
+    return parts[0] if len(parts) == 1 else type(expr)(tuple(parts))

@@ -1,0 +1,51 @@
+"""Drop the models that no request ever reaches.
+
+Needs: all rules. Gives: every state is reachable from the start; a dropped model is kept by name in `unreached`.
+Reports: TR2101.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tokenrouter.compiler.graph import moves
+from tokenrouter.compiler.ir import Automaton, ModelDecl, targets
+from tokenrouter.diagnostics import Diagnostic
+
+
+def drop_unreached(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
+    """Return `auto` without models that are never reached; the same object where there are none."""
+    import networkx as nx  # noqa: PLC0415
+
+    graph = nx.DiGraph((move.source, move.target) for move in moves(auto))
+    live = {name for rule in auto.start for name in targets(rule.go)}
+    for name in sorted(live):
+        if name in graph:
+            live |= nx.descendants(graph, name)
+    dead = [decl for decl in auto.models if decl.name not in live]
+    if not dead:
+        return auto, []
+    models = tuple(decl for decl in auto.models if decl.name in live)
+    states = tuple(state for state in auto.states if state.model in live)
+    heads = tuple(head for head in auto.heads if head.model in live)
+    template = auto.template_from if auto.template_from in live else None
+    smaller = replace(
+        auto,
+        models=models,
+        states=states,
+        heads=heads,
+        template_from=template,
+        unreached=(*auto.unreached, *dead),
+    )
+    return smaller, [_unreached(decl) for decl in dead]
+
+
+def _unreached(decl: ModelDecl) -> Diagnostic:
+    """TR2101."""
+    return Diagnostic(
+        "TR2101",
+        "warning",
+        f"model `{decl.name}` is never reached from the start",
+        decl.span,
+        help="remove it, or hand requests to it; a plan leaves it out",
+    )

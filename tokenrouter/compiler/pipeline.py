@@ -1,0 +1,51 @@
+"""The driver: order, verification and trace of the passes, in one place.
+
+A pass is a pure function from the IR to the IR and what it found. Passes never import each other; the driver collects
+what they report, and only it decides that a policy cannot be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+from tokenrouter.compiler.ir import Automaton
+from tokenrouter.compiler.passes.drop_unreached import drop_unreached
+from tokenrouter.compiler.passes.livelock import livelock
+from tokenrouter.compiler.verify import verify
+from tokenrouter.diagnostics import Diagnostic
+
+Pass = Callable[[Automaton], tuple[Automaton, list[Diagnostic]]]
+Trace = Callable[[str, str], None]  # the name of a pass and the IR after it
+
+
+def check(analysis: Callable[[Automaton], list[Diagnostic]]) -> Pass:
+    """Return an analysis, which changes nothing, as a pass."""
+
+    @wraps(analysis)
+    def as_pass(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
+        return auto, analysis(auto)
+
+    return as_pass
+
+
+PASSES: tuple[Pass, ...] = (
+    drop_unreached,
+    check(livelock),
+)
+
+
+def run(
+    auto: Automaton, *, passes: tuple[Pass, ...] = PASSES, trace: Trace | None = None
+) -> tuple[Automaton, list[Diagnostic]]:
+    """Return the IR after all passes, and everything that they found, in source order."""
+    found: list[Diagnostic] = []
+    verify(auto, after="lower")
+    for step in passes:
+        auto, notes = step(auto)
+        found += notes
+        name = getattr(step, "__name__", "pass")
+        verify(auto, after=name)
+        if trace:
+            trace(name, str(auto))
+    return auto, sorted(found, key=lambda d: (d.span.file, d.span.start, d.code))
