@@ -98,8 +98,8 @@ def _program(plan: Plan, at: int) -> Iterator[str]:
         text = rule_text(plan, at, rule)
         mark = "" if rule.source == "policy" else rule.source
         place = f"line {lines[index]}" if index in lines else mark
-        share = f"expected {expected[index]:.0%} of its steps" if index < len(expected) else ""
-        rows.append((str(index), text, place, share))
+        share = f"expected {expected[index]:.0%}" if index < len(expected) else ""
+        rows.append((str(index), share, place, text))
     yield from _columns(rows)
     for index, node in enumerate(program.untils):
         yield f"  until {index}: {node_text(plan, program.nodes, node)}"
