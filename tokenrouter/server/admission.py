@@ -42,14 +42,28 @@ class Work:
     jobs: list[Job]
     n_prompt_tokens: int
     seed: int
-    params: list[float]
+    params: dict[str, float | bool]
     metadata: Metadata
     stops: Automaton
     traced: bool
 
 
+class Limits(NamedTuple):
+    """What bounds a prompt and its output."""
+
+    vocabulary: int  # ids that the tokenizer knows
+    context: int  # most tokens of prompt and output together that every model can hold
+
+    @classmethod
+    def of(cls, plan: Plan) -> Limits:
+        """Return the limits as far as the plan knows them."""
+        context = min(plan.memory.capacity_tokens, *(model.context for model in plan.models))
+        return cls(plan.tokenizer.size, context)
+
+
 def prepare(
     plan: Plan,
+    limits: Limits,
     request: GenerationRequest,
     prompts: Sequence[list[int]],
     max_tokens: int | None,
@@ -58,12 +72,12 @@ def prepare(
     """Return the work; `max_tokens` None takes all that is left, `field` names where the prompts stand."""
     n = request.n or 1
     for prompt in prompts:
-        _check_prompt(plan, prompt, max_tokens, field)
+        _check_prompt(limits, prompt, max_tokens, field)
     route = request.route or RouteOptions()
     seed = _seed(request)
     return Work(
         jobs=[
-            Job(prompt, _sampling(plan, request, len(prompt), max_tokens, choice_seed(seed, i)))
+            Job(prompt, _sampling(limits, request, len(prompt), max_tokens, choice_seed(seed, i)))
             for prompt in prompts
             for i in range(n)
         ],
@@ -74,11 +88,6 @@ def prepare(
         stops=Automaton(request.stops),
         traced=request.traces,
     )
-
-
-def context(plan: Plan) -> int:
-    """Return the most tokens of prompt and output together that every model can hold."""
-    return min(plan.memory.capacity_tokens, *(model.context for model in plan.models))
 
 
 def choice_seed(seed: int, choice: int) -> int:
@@ -94,15 +103,16 @@ def choice_seed(seed: int, choice: int) -> int:
     return z ^ (z >> 31)
 
 
-def dials(params: Sequence[Param], chosen: dict[str, float | bool]) -> list[float]:
-    """Return the value of every param, those that the request sets checked against their bounds."""
+def dials(params: Sequence[Param], chosen: dict[str, float | bool]) -> dict[str, float | bool]:
+    """Return the params that a request sets, checked against their bounds."""
     known = {param.name: param for param in params}
-    for name in chosen:
+    for name, value in chosen.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean `{near[0]}`" if near else f"there are {_listed(known)}"
             raise bad_request(f"the policy has no param `{name}`; {hint}", f"route.params.{name}")
-    return [_dial(param, chosen.get(param.name, param.value)) for param in params]
+        _check_dial(known[name], value)
+    return chosen
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -110,7 +120,7 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _dial(param: Param, value: float | bool) -> float:
+def _check_dial(param: Param, value: float | bool) -> None:
     field = f"route.params.{param.name}"
     if isinstance(param.value, bool) != isinstance(value, bool):
         wanted = "a bool" if isinstance(param.value, bool) else f"a number of {param.unit}"
@@ -119,7 +129,6 @@ def _dial(param: Param, value: float | bool) -> float:
     high = float("inf") if param.high is None else param.high
     if not low <= value <= high:
         raise bad_request(f"param `{param.name}` lies in [{low:g}, {high:g}]", field)
-    return float(value)
 
 
 def _metadata(plan: Plan, sent: Metadata) -> Metadata:
@@ -145,13 +154,13 @@ def _check_type(node: RequestField, value: str | float | bool) -> None:
         )
 
 
-def _check_prompt(plan: Plan, prompt: list[int], max_tokens: int | None, field: str) -> None:
+def _check_prompt(limits: Limits, prompt: list[int], max_tokens: int | None, field: str) -> None:
     if not prompt:
         raise bad_request("the prompt is empty: it holds no token", field)
-    size = plan.tokenizer.size
+    size = limits.vocabulary
     if any(not 0 <= token < size for token in prompt):
         raise bad_request(f"a token id of the prompt is outside 0..{size - 1}", field)
-    limit = context(plan)
+    limit = limits.context
     if len(prompt) + max(1, max_tokens or 0) > limit:
         asked = "" if max_tokens is None else f" and `max_tokens` asks for {max_tokens} more"
         message = f"the prompt has {len(prompt)} tokens{asked}, and the context holds {limit}"
@@ -169,10 +178,10 @@ def _seed(request: GenerationRequest) -> int:
 
 
 def _sampling(
-    plan: Plan, request: GenerationRequest, n_prompt: int, max_tokens: int | None, seed: int
+    limits: Limits, request: GenerationRequest, n_prompt: int, max_tokens: int | None, seed: int
 ) -> Sampling:
     stop_ids = sorted(set(request.stop_token_ids or ()))
-    size = plan.tokenizer.size
+    size = limits.vocabulary
     if stop_ids and not 0 <= stop_ids[0] <= stop_ids[-1] < size:
         raise bad_request(f"a stop token id is outside 0..{size - 1}", "stop_token_ids")
     return Sampling(
@@ -181,7 +190,7 @@ def _sampling(
         top_p=1.0 if request.top_p is None else request.top_p,
         top_k=min(max(0, request.top_k or 0), size),
         min_p=request.min_p or 0.0,
-        max_tokens=context(plan) - n_prompt if max_tokens is None else max_tokens,
+        max_tokens=limits.context - n_prompt if max_tokens is None else max_tokens,
         ignore_eos=bool(request.ignore_eos),
         stop_ids=stop_ids,
     )

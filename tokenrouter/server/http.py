@@ -53,7 +53,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     if declared.isdecimal() and int(declared) > limit_bytes:
         raise too_large(limit_bytes)
     # Other types are what a browser may send to loopback from any page without asking.
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise bad_request(f"the content type is `{kind}`; send `application/json`")
     parts: list[bytes] = []

@@ -160,7 +160,7 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /ready`: 200 with `ready`, else 503; a model is up or not."""
 
-    status: Literal["ready", "loading", "draining", "failed"]
+    status: Literal["ready", "not ready", "draining"]
     models: dict[str, bool]
 
 

@@ -1,0 +1,98 @@
+"""The HTTP surface: routes, and what becomes of every failure."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from tokenrouter.server.errors import ApiError, failed, no_such_path, wrong_method
+from tokenrouter.server.http import (
+    ClientGone,
+    JsonResponse,
+    error_response,
+    event_stream,
+    read_body,
+    with_client,
+)
+from tokenrouter.server.protocol import ChatRequest, CompletionRequest, GenerationRequest, read
+from tokenrouter.server.replies import Health, ModelList
+from tokenrouter.server.service import Service
+
+GONE = 499  # nobody reads it
+
+_log = logging.getLogger("tokenrouter.server")
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the app that serves one plan."""
+    app = FastAPI(title="tokenrouter", docs_url=None, redoc_url=None, openapi_url=None)
+    app.exception_handler(ApiError)(_refused)
+    app.exception_handler(HTTPException)(_not_routed)
+
+    @app.get("/health")
+    async def health() -> Response:
+        return JsonResponse(Health())
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        readiness = service.readiness
+        return JsonResponse(readiness, 200 if readiness.status == "ready" else 503)
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        return JsonResponse(ModelList(data=[service.card()]))
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        service.check_name(name)
+        return JsonResponse(service.card())
+
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        return await _answer(service, request, CompletionRequest)
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        return await _answer(service, request, ChatRequest)
+
+    return app
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError), error
+    return error_response(error)
+
+
+async def _not_routed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), error
+    path = request.url.path
+    if error.status_code == 405:
+        return error_response(wrong_method(request.method, path))
+    return error_response(no_such_path(path))
+
+
+async def _answer(service: Service, http: Request, kind: type[GenerationRequest]) -> Response:
+    """Serve one completion; whatever goes wrong is an answer too."""
+    try:
+        return await _serve(service, http, kind)
+    except ApiError as error:
+        return error_response(error)
+    except (ClientGone, ClientDisconnect):
+        return Response(status_code=GONE)
+    except Exception:  # noqa: BLE001 - the last border: the client gets JSON, the log the traceback
+        _log.exception("a request failed")
+        return error_response(failed("the server failed; its log says how"))
+
+
+async def _serve(service: Service, http: Request, kind: type[GenerationRequest]) -> Response:
+    request = read(await read_body(http, service.body_limit_bytes), kind)
+    service.check_name(request.model)
+    service.check_ready()
+    answer = service.answer(request, await service.work(request))
+    if request.stream:
+        return await event_stream(http, answer.events(request.includes_usage))
+    return JsonResponse(await with_client(http.receive, answer.whole()))

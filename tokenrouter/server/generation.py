@@ -1,0 +1,113 @@
+"""All choices of one request on their way through the runtime, in the order in which their tokens come.
+
+INVARIANT: whoever leaves the iteration, for whatever reason, leaves no request of this generation in the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from typing import NamedTuple
+
+from tokenrouter.runtime.client import Client, Ticket
+from tokenrouter.runtime.errors import RequestRefused, SubserverLost
+from tokenrouter.server.admission import Job, Work
+from tokenrouter.server.detokenize import Detokenizer
+from tokenrouter.server.errors import ApiError, bad_request, failed, not_ready, overloaded
+from tokenrouter.server.stops import StopMatcher
+from tokenrouter.server.transcript import Shown, Transcript
+
+_log = logging.getLogger("tokenrouter.server")
+
+
+class Progress(NamedTuple):
+    """One step of one choice."""
+
+    choice: int
+    shown: Shown
+
+
+class Generation:
+    """The choices of one request; iterated once."""
+
+    def __init__(
+        self, client: Client, work: Work, new_detokenizer: Callable[[], Detokenizer]
+    ) -> None:
+        self._client = client
+        self._work = work
+        self.transcripts = [
+            Transcript(new_detokenizer(), StopMatcher(work.stops)) for _ in work.jobs
+        ]
+        self._queue: asyncio.Queue[Progress | ApiError] = asyncio.Queue()
+
+    async def run(self) -> AsyncGenerator[Progress, None]:
+        """Yield what each token shows, until every choice has finished; raises ApiError."""
+        tasks: list[asyncio.Task[None]] = []
+        tickets: list[Ticket] = []
+        try:
+            for choice, job in enumerate(self._work.jobs):
+                if job.sampling.max_tokens == 0:
+                    self._queue.put_nowait(Progress(choice, Shown("", [], "length")))
+                    continue
+                ticket = self._submit(job)
+                tickets.append(ticket)
+                tasks.append(asyncio.create_task(self._follow(choice, ticket)))
+            left = len(self._work.jobs)
+            while left:
+                progress = await self._queue.get()
+                if isinstance(progress, ApiError):
+                    raise progress
+                left -= progress.shown.finish is not None
+                yield progress
+        finally:
+            for task in tasks:
+                task.cancel()
+            for ticket in tickets:
+                self._client.abort(ticket.request)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _submit(self, job: Job) -> Ticket:
+        try:
+            return self._client.submit(
+                job.prompt,
+                job.sampling,
+                self._work.params,
+                dict(self._work.metadata),
+                traced=self._work.traced,
+            )
+        except RequestRefused as error:
+            raise _refusal(error) from error
+
+    async def _follow(self, choice: int, ticket: Ticket) -> None:
+        """Put every token of one choice into the queue, and what ends it early."""
+        transcript = self.transcripts[choice]
+        try:
+            async for token in ticket:
+                shown = transcript.feed(token)
+                if transcript.stopped_by_text:
+                    self._client.abort(ticket.request)
+                self._queue.put_nowait(Progress(choice, shown))
+                if shown.finish:
+                    return
+        except RequestRefused as error:
+            self._queue.put_nowait(_refusal(error))
+        except SubserverLost as error:
+            self._queue.put_nowait(failed(str(error)))
+        except Exception:  # noqa: BLE001 - whoever waits on the queue must hear of our mistakes too
+            _log.exception("a choice failed")
+            self._queue.put_nowait(failed("the server failed; its log says how"))
+        else:
+            self._queue.put_nowait(failed("the request was ended before it was finished"))
+
+
+def _refusal(error: RequestRefused) -> ApiError:
+    match error.kind:
+        case "overloaded":
+            return overloaded(str(error))
+        case "closing":
+            return not_ready(str(error))
+        case "too_long":
+            return bad_request(str(error), code="context_length_exceeded")
+        case "invalid":
+            return bad_request(str(error))

@@ -1,0 +1,145 @@
+"""From a bound socket to an orderly end: load, serve, drain, leave no process behind.
+
+The socket is bound and the HTTP server answers before any model is loaded: a port in use fails at once, and `/health`
+and `/ready` tell the truth from the first second. The first SIGINT or SIGTERM drains: new requests get 503, running
+ones may finish until the deadline, the rest end with an error event. A second one ends everything at once.
+
+    TokenRouterError
+    └── CannotListen        the address cannot be bound
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+
+import uvicorn
+
+from tokenrouter.errors import TokenRouterError
+from tokenrouter.server.app import create_app
+from tokenrouter.server.service import Service
+
+BACKLOG = 2048
+LAST_BYTES_S = 5  # for clients that do not read what they asked for
+INTERRUPTED = 130
+
+
+class CannotListen(TokenRouterError):  # noqa: N818 - reads as what it says
+    """The address cannot be bound; the message says why."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes a free one."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise CannotListen(f"no such address: `{host}` ({error.strerror})") from None
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise CannotListen(_why(error, host, port)) from None
+    return sock
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is in use; choose another with `--port`"
+        case errno.EACCES:
+            return f"port {port} needs rights that this user lacks; choose one above 1023"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is no address of this machine; choose another with `--host`"
+        case _:
+            return f"cannot listen at {host}:{port}: {error.strerror}"
+
+
+def url(sock: socket.socket) -> str:
+    """Return the base URL that a client is given."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: they are `serve`'s."""
+        yield
+
+
+class _Signals:
+    """How often the user asked us to end."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._note)
+
+    def _note(self) -> None:
+        (self.second if self.first.is_set() else self.first).set()
+
+
+async def serve(
+    service: Service,
+    sock: socket.socket,
+    *,
+    drain_s: float,
+    say: Callable[[str], None],
+    on_ready: Callable[[], None],
+) -> int:
+    """Serve until a signal comes, and return the exit status; raises StartFailed."""
+    signals = _Signals()
+    config = uvicorn.Config(
+        create_app(service),
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=LAST_BYTES_S,
+    )
+    server = _Server(config)
+    http = asyncio.create_task(server.serve(sockets=[sock]))
+    try:
+        if await _first(signals.first, service.client.start(say)):
+            on_ready()
+            await signals.first.wait()
+            say(f"draining for up to {drain_s:g} s; ^C once more ends at once")
+        service.draining = True
+        if await _first(signals.second, service.client.close(drain_s)):
+            return 0
+        server.force_exit = True
+        return INTERRUPTED
+    finally:
+        service.draining = True
+        await service.client.close(0)
+        server.should_exit = True
+        await http
+
+
+async def _first(event: asyncio.Event, work: Coroutine[object, object, None]) -> bool:
+    """Return whether the work was done before the event; it is cancelled where it was not."""
+    task = asyncio.ensure_future(work)
+    told = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        task.cancel()
+        told.cancel()
+        await asyncio.gather(task, told, return_exceptions=True)

@@ -1,0 +1,140 @@
+"""What is served: one plan under one name, its tokenizer, and the runtime that runs it.
+
+The app asks it for everything, so that the same routes answer while models load, while they work and while the server
+drains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tokenrouter.errors import TokenRouterError
+from tokenrouter.models.tokenizer import TextTokenizer
+from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.client import Client
+from tokenrouter.server.admission import Limits, Work, prepare
+from tokenrouter.server.answer import Answer
+from tokenrouter.server.detokenize import Detokenizer
+from tokenrouter.server.errors import ApiError, bad_request, no_such_model, not_ready
+from tokenrouter.server.generation import Generation
+from tokenrouter.server.protocol import ChatRequest, CompletionRequest, GenerationRequest
+from tokenrouter.server.replies import ModelCard, ParamCard, Readiness, RouteCard
+
+DEFAULT_MAX_TOKENS = 16  # of a text completion, as OpenAI's
+BODY_LIMIT_BYTES = 4 << 20
+LONG_TEXT = 4096  # characters from which on tokenizing leaves the event loop
+
+
+@dataclass(eq=False, slots=True)
+class Service:
+    """One plan, served under one name."""
+
+    name: str
+    plan: Plan
+    tokenizer: TextTokenizer
+    client: Client
+    body_limit_bytes: int = BODY_LIMIT_BYTES
+    created: int = field(default_factory=lambda: int(time.time()))
+    draining: bool = False
+
+    def check_ready(self) -> None:
+        """Refuse while nothing can be served."""
+        if self.draining:
+            raise not_ready("the server is shutting down")
+        if not self.client.ready:
+            raise not_ready("the models are not ready yet; /ready tells when they are")
+
+    def check_name(self, name: str | None) -> None:
+        """Refuse a request for another model; one that names none gets the one there is."""
+        if name not in (None, self.name):
+            raise no_such_model(name or "", [self.name])
+
+    @property
+    def readiness(self) -> Readiness:
+        """What `/ready` tells."""
+        models = {model.name: model.ready for model in self.client.status().models}
+        status: Literal["ready", "not ready", "draining"]
+        status = "draining" if self.draining else "ready" if self.client.ready else "not ready"
+        return Readiness(status=status, models=models)
+
+    def limits(self) -> Limits:
+        """What bounds a request, as the running subservers know it."""
+        known = Limits.of(self.plan)
+        return known._replace(context=min(known.context, self.client.longest))
+
+    def card(self) -> ModelCard:
+        """What `/v1/models` tells."""
+        params = [
+            ParamCard(name=p.name, unit=p.unit, value=p.value, low=p.low, high=p.high)
+            for p in self.plan.params
+        ]
+        route = RouteCard(
+            models=[model.name for model in self.plan.models],
+            params=params,
+            program_hash=self.plan.program_hash,
+        )
+        context = Limits.of(self.plan).context
+        return ModelCard(id=self.name, created=self.created, context=context, route=route)
+
+    def _new_detokenizer(self) -> Detokenizer:
+        """Return a detokenizer that hides special and end-of-sequence tokens."""
+        hidden = self.tokenizer.special_ids | set(self.plan.tokenizer.eos_ids)
+        return Detokenizer(self.tokenizer.id_to_bytes, hidden)
+
+    async def _encode(self, text: str) -> list[int]:
+        """Return a text's ids; a long one is encoded beside the event loop."""
+        if len(text) < LONG_TEXT:
+            return self.tokenizer.encode(text)
+        return await asyncio.to_thread(self.tokenizer.encode, text)
+
+    async def _encode_chat(self, turns: list[dict[str, str]]) -> list[int]:
+        """Return the ids of a conversation, through the chat template."""
+        if sum(len(turn["content"]) for turn in turns) < LONG_TEXT:
+            return self.tokenizer.apply_chat_template(turns)
+        return await asyncio.to_thread(self.tokenizer.apply_chat_template, turns)
+
+    async def work(self, request: GenerationRequest) -> Work:
+        """Return what a request asks of the runtime."""
+        field = "prompt" if isinstance(request, CompletionRequest) else "messages"
+        try:
+            prompts = await self._prompts(request)
+        except ApiError:
+            raise
+        except TokenRouterError as error:
+            raise bad_request(str(error), field) from error
+        limits = self.limits()
+        return prepare(self.plan, limits, request, prompts, _max_tokens(request), field)
+
+    async def _prompts(self, request: GenerationRequest) -> list[list[int]]:
+        if isinstance(request, CompletionRequest):
+            return [
+                await self._encode(prompt) if isinstance(prompt, str) else prompt
+                for prompt in request.prompts()
+            ]
+        assert isinstance(request, ChatRequest), request
+        return [await self._encode_chat(request.turns())]
+
+    def answer(self, request: GenerationRequest, work: Work) -> Answer:
+        """Return the answer in the making; nothing is submitted before it is iterated."""
+        return Answer(
+            surface="text" if isinstance(request, CompletionRequest) else "chat",
+            name=self.name,
+            plan=self.plan,
+            work=work,
+            generation=Generation(self.client, work, self._new_detokenizer),
+            created=int(time.time()),
+        )
+
+
+def _max_tokens(request: GenerationRequest) -> int | None:
+    """Return the most tokens of each choice; None is all that is left of the context."""
+    if isinstance(request, ChatRequest):
+        both = {request.max_tokens, request.max_completion_tokens} - {None}
+        if len(both) > 1:
+            what = "`max_tokens` and `max_completion_tokens` differ; send one of them"
+            raise bad_request(what, "max_completion_tokens")
+        return both.pop() if both else None
+    return DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
