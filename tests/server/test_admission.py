@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tokenrouter.server.admission import choice_seed, context, prepare
+from tokenrouter.server.admission import Limits, choice_seed, prepare
 from tokenrouter.server.errors import ApiError
 from tokenrouter.server.protocol import CompletionRequest, read
 
 
 def admit(plan, prompts=([1, 2, 3],), max_tokens=16, **fields):
     request = read(json.dumps({"prompt": "x", **fields}).encode(), CompletionRequest)
-    return prepare(plan, request, prompts, max_tokens, "prompt")
+    return prepare(plan, Limits.of(plan), request, prompts, max_tokens, "prompt")
 
 
 def refused(plan, **fields):
@@ -27,11 +27,11 @@ def test_the_defaults_are_openais(plan):
     sampling = work.jobs[0].sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (1, 1, 0, 0)
     assert (sampling.max_tokens, sampling.ignore_eos, sampling.stop_ids) == (16, False, [])
-    assert work.params == [0.5, 7.0, 1.0]
+    assert work.params == {}
 
 
 def test_the_smallest_of_contexts_and_pools_bounds_prompt_and_output(plan):
-    assert context(plan) == 80
+    assert Limits.of(plan).context == 80
     assert admit(plan, prompts=[[1] * 79], max_tokens=None).jobs[0].sampling.max_tokens == 1
     assert admit(plan, prompts=[[1] * 64]).jobs[0].sampling.max_tokens == 16
 
@@ -78,7 +78,7 @@ def test_choice_seeds_are_64_bits_and_differ():
 def test_a_request_sets_dials_within_their_bounds(plan):
     work = admit(plan, route={"params": {"tau": 4, "eager": False}})
 
-    assert work.params == [4.0, 7.0, 0.0]
+    assert work.params == {"tau": 4, "eager": False}
 
 
 @pytest.mark.parametrize(

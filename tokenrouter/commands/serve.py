@@ -1,0 +1,105 @@
+"""`trc serve`: a plan behind an OpenAI-compatible HTTP server."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+NAME = "serve"
+HELP = "serve a plan over HTTP, OpenAI-compatible"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("plan", type=Path, help="plan.json, as `trc compile` writes it")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (%(default)s)")
+    parser.add_argument("--port", type=port, default=8000, help="0 takes a free one (%(default)s)")
+    parser.add_argument("--name", help="model name that clients send (the policy's name)")
+    parser.add_argument(
+        "--drain",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds that running requests have after ^C or SIGTERM (%(default)g)",
+    )
+    parser.add_argument(
+        "--max-waiting",
+        type=count,
+        default=1024,
+        metavar="N",
+        help="requests that may queue before others get a 429 (%(default)s)",
+    )
+    parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
+    parser.add_argument(
+        "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
+    )
+    parser.add_argument("--threads", type=count, metavar="N", help="threads of each subserver")
+
+
+def port(text: str) -> int:
+    """Return a port number."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"`{text}` is no port: 0 to 65535")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a duration that is not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of seconds")
+    return value
+
+
+def count(text: str) -> int:
+    """Return a positive whole number."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is no positive whole number")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until ^C or SIGTERM."""
+    from tokenrouter.plan.io import read
+
+    plan = read(args.plan)  # before what takes long to import
+
+    import asyncio
+    import logging
+
+    from tokenrouter.models.tokenizer import TextTokenizer
+    from tokenrouter.runtime.client import Client
+    from tokenrouter.server.lifecycle import bind, serve, url
+    from tokenrouter.server.service import Service
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    base = args.plan.resolve().parent
+    with bind(args.host, args.port) as sock:
+        where = url(sock)
+        service = Service(
+            name=args.name or plan.policy,
+            plan=plan,
+            tokenizer=TextTokenizer.of(plan, base),
+            client=Client(
+                plan,
+                base=base,
+                dtype=args.dtype,
+                deterministic=args.deterministic,
+                threads=args.threads,
+                max_waiting=args.max_waiting,
+            ),
+        )
+
+        def on_ready() -> None:
+            print(f"serving `{service.name}` at {where}; ^C drains and ends", flush=True)
+
+        return asyncio.run(serve(service, sock, drain_s=args.drain, say=tell, on_ready=on_ready))
+
+
+def tell(line: str) -> None:
+    """Print progress where it does not mix with output."""
+    print(line, file=sys.stderr, flush=True)
