@@ -15,7 +15,7 @@ from tokenrouter.errors import TokenRouterError
 Kind = Literal["invalid", "too_long", "overloaded", "closing"]
 
 
-class RequestRefused(TokenRouterError):
+class RequestRefused(TokenRouterError):  # noqa: N818
     """A request is refused; `kind` says whether it ever could be served (`overloaded`, `closing`) or not."""
 
     def __init__(self, message: str, kind: Kind = "invalid") -> None:
@@ -23,9 +23,9 @@ class RequestRefused(TokenRouterError):
         self.kind: Kind = kind
 
 
-class SubserverLost(TokenRouterError):
+class SubserverLost(TokenRouterError):  # noqa: N818
     """A subserver ended and its restarts failed, or the runtime was closed under a running request."""
 
 
-class StartFailed(TokenRouterError):
+class StartFailed(TokenRouterError):  # noqa: N818
     """A subserver did not come up; the message is its own."""

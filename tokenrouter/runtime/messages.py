@@ -4,12 +4,16 @@ msgspec structs over msgpack, tagged by class name; nothing is ever unpickled. A
 the output; positions in it count from 0. `state.position` counts output tokens only.
 
 Who sends what:
-    front end -> subserver   Admit, Abort, Active, Drain
+    front end -> subserver   Admit, Abort, Active, Drain, Inspect
     subserver -> subserver   Handoff
-    subserver -> front end   Ready, Commits, Refused
+    subserver -> front end   Ready, Commits, Refused, Held, Report, Failed
 
 Every subserver hears of every request by Admit, so a Handoff carries only what its receiver has not seen. The two
-travel on different sockets: a Handoff that overtakes its Admit is held until that comes.
+travel on different sockets: a Handoff that overtakes its Admit is held until that comes. Request numbers grow, and the
+front end's messages keep their order, so one that is not known and not above the last Admit is over.
+
+A request that goes on after a subserver's death is admitted again under a new number; whatever still travels under the
+old one is dropped wherever it arrives.
 
 INVARIANT: exactly one subserver owns a request, or one Handoff in flight does.
 INVARIANT: the front end's copy (prompt, committed tokens, state after the last of them) is enough to go on anywhere.
@@ -64,6 +68,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     metadata: dict[str, str | float | bool] = {}
     state: RouteState
     epochs: list[int]  # of every subserver, as the front end knows them
+    traced: bool = False  # whether each token carries the signals that decided
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -80,6 +85,10 @@ class Active(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Finish what is here and end."""
+
+
+class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Answer with a Report."""
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -130,8 +139,39 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-ToSubserver = Admit | Abort | Active | Drain | Handoff
-ToFrontEnd = Ready | Commits | Refused
+class Held(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Requests that the subserver owns and that cannot reach its gate for now: prefilling or preempted."""
+
+    model: int
+    epoch: int
+    requests: list[int]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What a subserver holds at this moment; `problem` names what does not add up."""
+
+    model: int
+    epoch: int
+    running: int  # requests that it owns
+    pending: int  # requests that are away at a peer
+    pages: int
+    free: int
+    kept: int  # pages that only the prefix cache keeps
+    preempted: int  # since the start
+    steps: int  # since the start
+    problem: str = ""
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The subserver could not come up, and ends."""
+
+    model: int
+    epoch: int
+    reason: str
+
+
+ToSubserver = Admit | Abort | Active | Drain | Inspect | Handoff
+ToFrontEnd = Ready | Commits | Refused | Held | Report | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_subserver = msgspec.msgpack.Decoder(ToSubserver).decode

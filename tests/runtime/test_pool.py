@@ -1,0 +1,106 @@
+"""Pages and prefixes: nothing is lost, nothing is given twice, nothing is found under the wrong tokens."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenrouter.runtime.pool import PagePool
+from tokenrouter.runtime.prefix import PrefixCache
+
+SIZE = 2
+
+
+def test_pages_come_back():
+    pool = PagePool(3)
+    pages = pool.take(2)
+
+    pool.release(pages)
+
+    assert (pool.available, pool.n_kept) == (3, 0)
+    pool.check([])
+
+
+def test_more_than_there_is_is_our_mistake():
+    with pytest.raises(AssertionError):
+        PagePool(2).take(3)
+
+
+def test_a_prefix_is_found_by_its_tokens_and_all_before_them():
+    pool = PagePool(8)
+    cache = PrefixCache(pool, SIZE)
+    first, second = [1, 2, 3, 4, 5, 6], [9, 9, 3, 4, 5, 6]
+    pages = pool.take(3)
+    cache.insert(first, pages, 0, 3)
+
+    assert cache.match(first, 5) == pages[:2]
+    assert cache.match(first, 6) == pages
+    assert cache.match(second, 6) == []
+    pool.check([pages, pages[:2], pages])
+
+
+def test_the_deepest_page_is_evicted_first():
+    pool = PagePool(3)
+    cache = PrefixCache(pool, SIZE)
+    tokens = [1, 2, 3, 4, 5, 6]
+    pages = pool.take(3)
+    cache.insert(tokens, pages, 0, 3)
+    pool.release(pages)
+
+    taken = pool.take(1)
+
+    assert taken == pages[2:]
+    assert cache.match(tokens, 6) == pages[:2]
+
+
+def test_a_page_that_somebody_holds_is_never_evicted():
+    pool = PagePool(2)
+    cache = PrefixCache(pool, SIZE)
+    pages = pool.take(1)
+    cache.insert([1, 2], pages, 0, 1)
+    held = cache.match([1, 2], 2)
+    pool.release(pages)
+
+    assert pool.available == 1
+    assert held == pages
+
+
+def test_equal_pages_of_two_sequences_stay_apart_and_both_come_back():
+    pool = PagePool(4)
+    cache = PrefixCache(pool, SIZE)
+    one, two = pool.take(2), pool.take(2)
+    cache.insert([1, 2, 3, 4], one, 0, 2)
+    cache.insert([1, 2, 3, 4], two, 0, 2)
+
+    pool.release(one)
+    pool.release(two)
+
+    assert (pool.n_free, pool.n_kept) == (2, 2)
+    pool.check([])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 1), min_size=1, max_size=9))))
+def test_any_order_of_use_keeps_the_invariant_and_matches_only_true_prefixes(steps):
+    pool = PagePool(6)
+    cache = PrefixCache(pool, SIZE)
+    content: dict[int, tuple[int, ...]] = {}  # page -> everything up to its end
+    live: list[list[int]] = []
+    for drop, tokens in steps:
+        if live and drop:
+            pool.release(live.pop(drop % len(live)))
+        pages = cache.match(tokens, len(tokens))
+        for at, page in enumerate(pages):
+            assert content[page] == tuple(tokens[: (at + 1) * SIZE])
+        missing = -(-len(tokens) // SIZE) - len(pages)
+        if missing > pool.available:
+            pool.release(pages)
+        else:
+            known = len(pages)
+            pages += pool.take(missing)
+            for at in range(known, len(tokens) // SIZE):
+                content[pages[at]] = tuple(tokens[: (at + 1) * SIZE])
+            cache.insert(tokens, pages, known, len(tokens) // SIZE)
+            live.append(pages)
+        pool.check(live)
+    for pages in live:
+        pool.release(pages)
+    assert pool.n_free + pool.n_kept == pool.total

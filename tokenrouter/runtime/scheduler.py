@@ -1,0 +1,166 @@
+"""Which sequences go into the next batch, with how many tokens, and who gives up pages for them.
+
+Pure decisions: no torch, no sockets, no clocks. One batch mixes prefill chunks, returns with a few unseen tokens and
+plain decodes; all are extends of 1..n tokens. Extends of up to `SHORT` tokens pass the gate, longer ones are cut into
+chunks and ride along. Requests that are away are skipped; their pages stay.
+
+Sequences are looked at in order of admission. When the pool is full, cached prefixes go first, then sequences are
+preempted: those that are away before those that are here, the youngest first. A preempted sequence keeps its tokens and
+its place and reads them again when its turn comes.
+
+INVARIANT: nothing older than a sequence is preempted for its prefill, and the oldest may take every page it needs; it
+fits the pool alone (`fits`), so it always goes on, ends, and leaves its place to the next. Nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tokenrouter.runtime.pool import PagePool
+from tokenrouter.runtime.prefix import PrefixCache
+from tokenrouter.runtime.sequence import Sequence
+
+SHORT = 8  # unseen tokens of a decode or a return from a peer; more are a prefill
+
+
+class Chunk(NamedTuple):
+    """One sequence's part of a batch."""
+
+    sequence: Sequence
+    start: int
+    n: int
+    samples: bool  # whether the last position's logits are wanted
+
+
+class Scheduler:
+    """The sequences of one subserver and its pages."""
+
+    def __init__(self, capacity_tokens: int, page_size: int, max_tokens: int = 512) -> None:
+        assert capacity_tokens >= page_size, (capacity_tokens, page_size)
+        self.page_size = page_size
+        self.max_tokens = max_tokens  # of one batch; decodes may exceed it, chunks never do
+        self.pool = PagePool(capacity_tokens // page_size)
+        self.prefix = PrefixCache(self.pool, page_size)
+        self.sequences: dict[int, Sequence] = {}  # in order of admission
+        self.n_preempted = 0
+
+    def fits(self, n_tokens: int) -> bool:
+        """Return whether so many cached tokens fit the empty pool."""
+        return -(-n_tokens // self.page_size) <= self.pool.total
+
+    def add(self, sequence: Sequence) -> None:
+        """Take a sequence in; it is the youngest."""
+        assert sequence.request not in self.sequences, sequence.request
+        self.sequences[sequence.request] = sequence
+
+    def remove(self, request: int) -> Sequence | None:
+        """Release a request's pages and forget it; None where it is unknown."""
+        sequence = self.sequences.pop(request, None)
+        if sequence is not None:
+            self.release(sequence)
+        return sequence
+
+    def release(self, sequence: Sequence) -> None:
+        """Give a sequence's pages back; what they hold must be read again."""
+        self.pool.release(sequence.pages)
+        sequence.pages = []
+        sequence.cached = 0
+        if sequence.owned:
+            self.arrive(sequence)
+
+    def arrive(self, sequence: Sequence) -> None:
+        """Note that a sequence is owned here now: at the gate, or far from it where much is unseen."""
+        assert sequence.owned, sequence.request
+        sequence.prefilling = sequence.unseen > SHORT
+
+    def gated(self) -> list[Sequence]:
+        """Return the sequences that wait at the gate."""
+        return [s for s in self.sequences.values() if s.owned and not s.prefilling]
+
+    def held(self) -> list[Sequence]:
+        """Return the sequences that are owned here and cannot reach the gate for now."""
+        return [s for s in self.sequences.values() if s.owned and s.prefilling]
+
+    def next_batch(self, *, gate_open: bool) -> list[Chunk]:
+        """Return the chunks of the next batch; pages are theirs already. Empty where nothing can run.
+
+        Decodes and returns take part only where the gate is open. Prefill takes what they leave of the budget, and a
+        quarter of it in any case, so that a long prompt neither stops decoding nor is stopped by it.
+        """
+        ready = [s for s in self.sequences.values() if s.unseen]
+        short = sum(s.unseen for s in ready if s.owned and not s.prefilling) if gate_open else 0
+        budget = max(self.max_tokens - short, self.max_tokens // 4)
+        chunks: list[Chunk] = []
+        for at, sequence in enumerate(ready):
+            gated = sequence.owned and not sequence.prefilling
+            if gated and not gate_open:
+                continue
+            if not sequence.pages:
+                self._match(sequence)
+            wanted = sequence.unseen if gated else min(sequence.unseen, budget)
+            n = self._room(sequence, wanted, gated, ready[at + 1 :]) if wanted else 0
+            if n < wanted and gated:
+                continue
+            if n == 0:
+                continue
+            start = sequence.start
+            samples = sequence.owned and start + n == len(sequence.tokens)
+            chunks.append(Chunk(sequence, start, n, samples))
+            budget -= 0 if gated else n
+        return chunks
+
+    def done(self, chunks: list[Chunk]) -> None:
+        """Note that the model has read these chunks; full pages can be found by others from now on."""
+        size = self.page_size
+        for sequence, start, n, samples in chunks:
+            if samples:
+                sequence.prefilling = False
+            full = sequence.cached // size
+            sequence.cached = start + n
+            if sequence.cached // size > full:
+                self.prefix.insert(sequence.tokens, sequence.pages, full, sequence.cached // size)
+
+    def _match(self, sequence: Sequence) -> None:
+        """Begin with the pages of a known prefix, up to the last token, whose logits are needed."""
+        limit = len(sequence.tokens) - 1 if sequence.owned else sequence.read_ahead
+        sequence.pages = self.prefix.match(sequence.tokens, limit)
+        sequence.cached = len(sequence.pages) * self.page_size
+
+    def _room(self, sequence: Sequence, wanted: int, gated: bool, younger: list[Sequence]) -> int:
+        """Give a sequence pages for its next tokens, and return how many of `wanted` they hold."""
+        size = self.page_size
+        needed = -(-(sequence.start + wanted) // size) - len(sequence.pages)
+        if needed > self.pool.available:
+            for victim in self._victims(sequence, gated, younger):
+                self._preempt(victim)
+                if needed <= self.pool.available:
+                    break
+        taken = min(needed, self.pool.available)
+        if taken > 0:
+            sequence.pages += self.pool.take(taken)
+        return min(wanted, len(sequence.pages) * size - sequence.start)
+
+    def _preempt(self, victim: Sequence) -> None:
+        self.release(victim)
+        victim.read_ahead = 0  # or it would take the pages back as soon as there are some
+        self.n_preempted += 1
+
+    def _victims(
+        self, sequence: Sequence, gated: bool, younger: list[Sequence]
+    ) -> Iterator[Sequence]:
+        """Yield who gives up pages for a sequence, in order; nobody does for reading ahead."""
+        if not sequence.owned:
+            return
+        away = [s for s in self.sequences.values() if not s.owned and s.pages]
+        if not gated:
+            away = [s for s in away if s.request > sequence.request]
+        yield from reversed(away)
+        yield from (s for s in reversed(younger) if s.owned and s.pages)
+
+    def check(self) -> None:
+        """Assert that pages, their holders and the lengths of sequences agree."""
+        self.pool.check([s.pages for s in self.sequences.values()])
+        for s in self.sequences.values():
+            assert s.cached <= len(s.pages) * self.page_size, (s.request, s.cached, len(s.pages))
+            assert s.cached <= len(s.tokens), (s.request, s.cached, len(s.tokens))
