@@ -240,6 +240,9 @@ class Automaton:
     fallback: str | None = None
     template_from: str | None = None  # None: the start model, the first of a mix
     objective: str = "throughput"
+    vocabulary: int = (
+        1 << 24
+    )  # ids that the tokenizer knows; the largest thinkable while models are not at hand
     unreached: tuple[ModelDecl, ...] = field(default=())  # declared, and dropped by a pass
 
     def __str__(self) -> str:

@@ -1,0 +1,199 @@
+"""What signals must be, whatever the model says: ranges, and the laws between them.
+
+With p = softmax(logits) over a vocabulary of V, P the largest probability and k = floor(1/P):
+    -k P ln P - (1 - kP) ln(1 - kP)  <=  entropy  <=  -P ln P - (1 - P) ln((1 - P) / (V - 1))
+The upper bound is Fano's (all mass beside P spread evenly), the lower one puts as much as P allows on k tokens. Both fall
+as P grows. Further: margin <= P, margin >= 2 P - 1, P <= mass(k) <= k P, mass is monotone in k, logprob <= ln P, a token
+count never exceeds `position`, max(s, n) >= s, max(s, n) >= mean(s, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, floor, inf, log
+
+from tokenrouter.compiler.expr import Aggregate, Expr, HeadOf, Lit, ParamOf, SignalOf
+from tokenrouter.compiler.ir import Automaton
+from tokenrouter.signals import SIGNALS
+
+LARGEST_VOCABULARY = 1 << 24  # assumed where the models are not at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The closed interval that a term lies in."""
+
+    low: float = -inf
+    high: float = inf
+
+
+def range_of(auto: Automaton, term: Expr) -> Range:
+    """Return where the value of a numeric term must lie."""
+    match term:
+        case Aggregate():
+            return range_of(auto, term.of)
+        case HeadOf():
+            return Range(0.0, 1.0)
+        case SignalOf(name="entropy"):
+            return Range(0.0, log(auto.vocabulary))
+        case SignalOf():
+            return Range(SIGNALS[term.name].low, SIGNALS[term.name].high)
+        case ParamOf():
+            decl = next(decl for decl in auto.params if decl.name == term.name)
+            low, high = decl.low, decl.high
+            return Range(-inf if low is None else low, inf if high is None else high)
+        case Lit():
+            return Range(float(term.value), float(term.value))
+        case _:
+            return Range()
+
+
+def at_most(x: Expr, y: Expr) -> str:
+    """Return the law by which x <= y always holds, as text; '' where there is none."""
+    match x, y:
+        case SignalOf(name="margin"), SignalOf(name="maxprob"):
+            law = "`margin` is at most `maxprob`"
+        case SignalOf(name="margin" | "maxprob"), SignalOf(name="mass"):
+            law = f"`{x}` is at most `{y}`"
+        case SignalOf(name="mass"), SignalOf(name="mass") if x.args <= y.args:
+            law = f"`{x}` is at most `{y}`"
+        case SignalOf(name="count"), SignalOf(name="position"):
+            law = f"`{x}` is at most `position`"
+        case inner, Aggregate(kind="max") if y.of == inner:
+            law = f"`{y}` is at least `{x}`"
+        case Aggregate(kind="mean" | "ewma"), Aggregate(kind="max") if (x.of, x.n) == (y.of, y.n):
+            law = f"`{x}` is at most `{y}`"
+        case _:
+            law = ""
+    return law
+
+
+def most_entropy(p: float, v: int) -> float:
+    """Return the largest entropy where the largest probability is `p` (Fano)."""
+    p = min(1.0, max(p, 1.0 / v))
+    rest = 1.0 - p
+    return -_plogp(p) - (rest * log(rest / (v - 1)) if rest > 0.0 and v > 1 else 0.0)
+
+
+def least_entropy(p: float) -> float:
+    """Return the least entropy where the largest probability is `p`."""
+    if p <= 0.0:
+        return inf
+    k = floor(1.0 / min(p, 1.0))
+    return -k * _plogp(min(p, 1.0)) - _plogp(max(0.0, 1.0 - k * min(p, 1.0)))
+
+
+def _plogp(p: float) -> float:
+    return p * log(p) if p > 0.0 else 0.0
+
+
+def _solve(falling: Callable[[float], float], value: float, low: float) -> float:
+    """Return where a falling function on [low, 1] takes a value, to within 1e-12 on the safe side of neither."""
+    high = 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > value else (low, middle)
+    return (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A consequence of a law: `term` lies in `range`."""
+
+    term: Expr
+    range: Range
+    why: str
+
+
+ENTROPY = SignalOf("entropy")
+MAXPROB = SignalOf("maxprob")
+MARGIN = SignalOf("margin")
+LOGPROB = SignalOf("logprob")
+
+
+def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
+    """Return what the curved laws say of the terms that are mentioned, from where they lie now."""
+    out: list[Bound] = []
+    p, h = known.get(MAXPROB), known.get(ENTROPY)
+    if p and h:
+        out += _entropy(v, p, h)
+    if p:
+        out += _beside_maxprob(p, known)
+    return [bound for bound in out if bound.term in known]
+
+
+def _entropy(v: int, p: Range, h: Range) -> list[Bound]:
+    out = []
+    if p.low > 1.0 / v:
+        top = most_entropy(p.low, v)
+        out.append(
+            Bound(
+                ENTROPY,
+                Range(high=top),
+                f"`maxprob` above {p.low:g} keeps `entropy` below {top:.3g} nats",
+            )
+        )
+    if p.high < 1.0:
+        least = least_entropy(p.high)
+        out.append(
+            Bound(
+                ENTROPY,
+                Range(low=least),
+                f"`maxprob` below {p.high:g} keeps `entropy` above {least:.3g} nats",
+            )
+        )
+    if h.low > 0.0:
+        top = _solve(lambda q: most_entropy(q, v), h.low, 1.0 / v) + 1e-9
+        out.append(
+            Bound(
+                MAXPROB,
+                Range(high=top),
+                f"`entropy` above {h.low:g} nats keeps `maxprob` below {top:.3g}",
+            )
+        )
+    if h.high < log(v):
+        least = _solve(least_entropy, h.high, 1.0 / v) - 1e-9
+        out.append(
+            Bound(
+                MAXPROB,
+                Range(low=least),
+                f"`entropy` below {h.high:g} nats keeps `maxprob` above {least:.3g}",
+            )
+        )
+    return out
+
+
+def _beside_maxprob(p: Range, known: dict[Expr, Range]) -> list[Bound]:
+    out = [
+        Bound(
+            MARGIN,
+            Range(low=2.0 * p.low - 1.0),
+            f"`maxprob` above {p.low:g} keeps `margin` above {2.0 * p.low - 1.0:.3g}",
+        )
+    ]
+    if p.high > 0.0:
+        out.append(
+            Bound(
+                LOGPROB, Range(high=log(p.high)), "`logprob` is at most the logarithm of `maxprob`"
+            )
+        )
+    if LOGPROB in known and known[LOGPROB].high > -inf:
+        low = exp(known[LOGPROB].low) - 1e-12
+        out.append(
+            Bound(MAXPROB, Range(low=low), "`logprob` is at most the logarithm of `maxprob`")
+        )
+    if MARGIN in known:
+        top = (1.0 + known[MARGIN].high) / 2.0
+        why = f"`margin` below {known[MARGIN].high:g} keeps `maxprob` below {top:.3g}"
+        out.append(Bound(MAXPROB, Range(high=top), why))
+    for term, at in known.items():
+        if isinstance(term, SignalOf) and term.name == "mass" and isinstance(term.args[0], int):
+            k = max(1, term.args[0])
+            out.append(
+                Bound(term, Range(high=k * p.high), f"`{term}` is at most {k} times `maxprob`")
+            )
+            out.append(
+                Bound(MAXPROB, Range(low=at.low / k), f"`{term}` is at most {k} times `maxprob`")
+            )
+    return out
