@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from fractions import Fraction
 from math import floor, inf, isinf
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tokenrouter.compiler.atoms import MOST, disjuncts
 from tokenrouter.compiler.expr import (
@@ -32,9 +32,7 @@ from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import Automaton, Borrow, ClaimDecl, Rule, State, Stop, targets
 from tokenrouter.plan.text import number
 
-if TYPE_CHECKING:
-    import networkx as nx
-
+Weight = Fraction | float  # a float only where it is infinite
 END = ""  # the node where requests end; no model is called so
 
 
@@ -45,8 +43,8 @@ class Way:
     source: str
     target: str
     rule: Rule
-    weight: float
-    lowest: float  # the least weight on the way, its end included
+    weight: Weight
+    lowest: Weight  # the least weight on the way, its end included
     certain: bool  # it asks nothing of the past, some step takes it, and its weight is exact
 
 
@@ -72,7 +70,7 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
     cycle = _cycle(auto, ways)
     if cycle:
         return Verdict("not proved", _round_trip(cycle), cycle)
-    constant = max(0.0, -_least(auto, ways))
+    constant = float(max(0, -_least(auto, ways)))
     if claim.measure == "share":
         text = f"count({claim.model}) <= {number(claim.bound)} * kept + {constant:.4g}"
         return Verdict("proved", text)
@@ -91,7 +89,7 @@ def _ways(auto: Automaton, claim: ClaimDecl) -> Iterator[Way]:
     for state in auto.states:
         for index, rule in enumerate(state.rules):
             certain = _certain(auto, state, index)
-            weight = _weight(claim, state.model, 1.0) if rule.keep else 0.0
+            weight = _weight(claim, state.model, 1.0) if rule.keep else Fraction(0)
             if isinstance(rule.go, Borrow):
                 whole = weight + _stay_weight(auto, claim, rule.go)
                 lowest = min(weight, whole)
@@ -102,20 +100,20 @@ def _ways(auto: Automaton, claim: ClaimDecl) -> Iterator[Way]:
                 yield Way(state.model, target, rule, weight, weight, certain)
 
 
-def _weight(claim: ClaimDecl, writer: str, n: float) -> float:
-    """Return the weight of n tokens that one model keeps."""
-    own = n if writer == claim.model else 0.0
-    return claim.bound * n - own if claim.measure == "share" else -own
+def _weight(claim: ClaimDecl, writer: str, n: float) -> Weight:
+    """Return the weight of n tokens that one model keeps; exact, so that a cycle of weight 0 is none below it."""
+    own = Fraction(n) if writer == claim.model else Fraction(0)
+    return Fraction(str(claim.bound)) * Fraction(n) - own if claim.measure == "share" else -own
 
 
-def _stay_weight(auto: Automaton, claim: ClaimDecl, go: Borrow) -> float:
+def _stay_weight(auto: Automaton, claim: ClaimDecl, go: Borrow) -> Weight:
     """Return the worst weight of a borrowed stay."""
     length = interval(auto, go.most)
     if go.model == claim.model:
         most = inf if isinf(length.high) else floor(length.high)
-        return min(0.0, _weight(claim, go.model, max(1.0, most))) if most < inf else -inf
+        return min(Fraction(0), _weight(claim, go.model, max(1.0, most))) if most < inf else -inf
     least = 1.0 if go.until is not None or isinf(length.low) else max(1.0, floor(length.low))
-    return max(0.0, _weight(claim, go.model, least))
+    return max(Fraction(0), _weight(claim, go.model, least))
 
 
 def _certain(auto: Automaton, state: State, index: int) -> bool:
@@ -169,52 +167,41 @@ def _at_values(auto: Automaton) -> Automaton:
     return replace(auto, params=fixed)
 
 
-def _graph(auto: Automaton, ways: list[Way]) -> nx.DiGraph[str]:
-    """Return the graph of the worst way between each two models that the start reaches."""
-    import networkx as nx  # noqa: PLC0415
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    for way in ways:
-        known = graph.get_edge_data(way.source, way.target)
-        if known is None or way.weight < known["weight"]:
-            graph.add_edge(way.source, way.target, weight=way.weight, way=way)
-    starts = {name for rule in auto.start for name in targets(rule.go)}
-    graph.add_nodes_from(starts)
-    live = set(starts)
-    for name in sorted(starts):
-        live |= nx.descendants(graph, name)
-    return graph.subgraph(live).copy()
+def _shortest(auto: Automaton, ways: list[Way]) -> tuple[dict[str, Weight], tuple[Way, ...]]:
+    """Return the least weight from the start to each model, and a negative cycle where there is one (Bellman, Ford)."""
+    least: dict[str, Weight] = {n: Fraction(0) for r in auto.start for n in targets(r.go)}
+    last: dict[str, Way] = {}
+    moved: str | None = None
+    for _ in range(len(auto.models) + 1):
+        moved = None
+        for way in ways:
+            if way.source in least:
+                weight = least[way.source] + way.weight
+                if way.target not in least or weight < least[way.target]:
+                    least[way.target], last[way.target] = weight, way
+                    moved = way.target
+        if moved is None:
+            return least, ()
+    # One round more than there are models still found a lighter way: going back by the last steps leads into a cycle.
+    assert moved is not None
+    at = moved
+    for _ in auto.models:
+        at = last[at].source
+    cycle, name = [last[at]], last[at].source
+    while name != at:
+        cycle.append(last[name])
+        name = last[name].source
+    return least, tuple(reversed(cycle))
 
 
 def _cycle(auto: Automaton, ways: list[Way]) -> tuple[Way, ...]:
-    """Return a negative cycle that the start reaches, or nothing."""
-    import networkx as nx  # noqa: PLC0415
-
-    graph = _graph(auto, ways)
-    for name in sorted(graph):
-        loop = graph.get_edge_data(name, name)
-        if loop is not None and loop["weight"] < -1e-12:
-            return (loop["way"],)
-    for name in sorted(graph):
-        try:
-            nodes = nx.find_negative_cycle(graph, name)
-        except nx.NetworkXError:
-            continue
-        steps = list(pairwise(nodes))
-        if sum(graph.edges[step]["weight"] for step in steps) < -1e-12:
-            return tuple(graph.edges[step]["way"] for step in steps)
-    return ()
+    """Return a negative cycle that the start reaches, or nothing; one rule alone where that is enough."""
+    reached, cycle = _shortest(auto, ways)
+    loops = (w for w in ways if w.source == w.target and w.weight < 0 and w.source in reached)
+    return next(((way,) for way in loops), cycle)
 
 
-def _least(auto: Automaton, ways: list[Way]) -> float:
+def _least(auto: Automaton, ways: list[Way]) -> Weight:
     """Return the least weight of any way from the start, where no cycle is negative."""
-    import networkx as nx  # noqa: PLC0415
-
-    graph = _graph(auto, ways)
-    starts = {name for rule in auto.start for name in targets(rule.go)}
-    least = 0.0
-    for name in sorted(starts):
-        lengths = nx.single_source_bellman_ford_path_length(graph, name)
-        lowest = (lengths[way.source] + way.lowest for way in ways if way.source in lengths)
-        least = min(least, *lowest)
-    return least
+    least, _ = _shortest(auto, ways)
+    return min([Fraction(0), *(least[w.source] + w.lowest for w in ways if w.source in least)])

@@ -12,11 +12,10 @@ from tokenrouter.compiler.expr import (
     Expr,
     Lit,
     Negation,
-    Sign,
     Some,
     rewrite,
 )
-from tokenrouter.plan.structs import Value
+from tokenrouter.plan.evaluate import arithmetic, compare
 
 TRUE = Lit(True, "bool")
 FALSE = Lit(False, "bool")
@@ -43,35 +42,6 @@ def _fold(expr: Expr) -> Expr:
             return _join(expr, FALSE, TRUE)
         case _:
             return expr
-
-
-def compare(sign: Sign, left: Value, right: Value) -> bool:
-    """Return whether a comparison of two literals of one type holds."""
-    if sign in ("==", "!="):
-        return (left == right) == (sign == "==")
-    assert not isinstance(left, str) and not isinstance(right, str), (left, right)
-    match sign:
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case _:
-            return left >= right
-
-
-def arithmetic(sign: str, left: float, right: float) -> float:
-    """Return the value of an operation as the plan defines it: x / 0 is 0."""
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case _:
-            return left / right if right else 0.0
 
 
 def _join(expr: Every | Some, neutral: Lit, absorbing: Lit) -> Expr:

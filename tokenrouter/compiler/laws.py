@@ -37,6 +37,8 @@ def range_of(auto: Automaton, term: Expr) -> Range:
             return Range(0.0, 1.0)
         case SignalOf(name="entropy"):
             return Range(0.0, log(auto.vocabulary))
+        case SignalOf(name="maxprob"):
+            return Range(1.0 / auto.vocabulary, 1.0)
         case SignalOf():
             return Range(SIGNALS[term.name].low, SIGNALS[term.name].high)
         case ParamOf():

@@ -1,0 +1,197 @@
+"""Rules that never fire, rules that always do, and thresholds that make them so: each found, and its neighbour left alone."""
+
+from math import log
+
+import pytest
+
+from tests.compiler.irs import (
+    COMMIT,
+    ENTROPY,
+    MARGIN,
+    MAXPROB,
+    POSITION,
+    automaton,
+    both,
+    cmp,
+    either,
+    param,
+    plus,
+    retry,
+    then,
+)
+from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf, TokenIs
+from tokenrouter.compiler.laws import least_entropy, most_entropy
+from tokenrouter.compiler.passes.coverage import coverage
+
+
+def found(*guards, params=(), vocabulary=1000):
+    rules = [(guard, retry("large")) for guard in guards]
+    auto = automaton(
+        ("small", *rules, (None, COMMIT)),
+        ("large", (None, then("small"))),
+        params=params,
+        vocabulary=vocabulary,
+    )
+    return [(d.code, d.message) for d in coverage(auto)]
+
+
+def codes(*guards, **more):
+    return [code for code, _ in found(*guards, **more)]
+
+
+def mass(k):
+    return SignalOf("mass", (k,))
+
+
+def count(model):
+    return SignalOf("count", (model,))
+
+
+NEVER = [
+    (both(cmp(MAXPROB, ">", 0.9), cmp(ENTROPY, ">", 3)), "`maxprob` above 0.9 keeps `entropy` below"),
+    (both(cmp(MAXPROB, "<", 0.3), cmp(ENTROPY, "<", 1)), "`maxprob` below 0.3 keeps `entropy` above"),
+    (cmp(MARGIN, ">", MAXPROB), "`margin` is at most `maxprob`"),
+    (both(cmp(MAXPROB, ">", 0.8), cmp(MARGIN, "<", 0.5)), "`maxprob` above 0.8 keeps `margin` above 0.6"),
+    (cmp(mass(3), "<", mass(2)), "`mass(2)` is at most `mass(3)`"),
+    (cmp(mass(2), "<", MAXPROB), "`maxprob` is at most `mass(2)`"),
+    (both(cmp(mass(3), ">", 0.9), cmp(MAXPROB, "<", 0.29)), "`mass(3)` is at most 3 times `maxprob`"),
+    (cmp(SignalOf("share", ("large",)), ">", 1), "`share(large)` lies in [0, 1]"),
+    (cmp(ENTROPY, ">", 7), "`entropy` lies in [0, 6.908]"),
+    (cmp(ENTROPY, "<", 0), "`entropy` lies in"),
+    (both(cmp(ENTROPY, ">", 2), cmp(ENTROPY, "<=", 2)), "its parts exclude each other"),
+    (both(cmp(POSITION, ">", 3), cmp(POSITION, "<", 4)), "its parts exclude each other"),
+    (cmp(count("large"), ">", POSITION), "`count(large)` is at most `position`"),
+    (cmp(Aggregate("mean", MAXPROB, 4), ">", 1), "`mean(maxprob, 4)` lies in [0.001, 1]"),
+    (cmp(Aggregate("max", ENTROPY, 4), "<", ENTROPY), "`max(entropy, 4)` is at least `entropy`"),
+    (both(TokenIs(("a",)), TokenIs(("b", "c"))), "exclude each other"),
+    (both(TokenIs(("a",)), Negation(TokenIs(("a", "b")))), "its parts exclude each other"),
+    (both(cmp(SignalOf("logprob"), ">", log(0.5)), cmp(MAXPROB, "<", 0.4)), "`logprob` is at most the logarithm"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "reason"), NEVER, ids=lambda value: str(value)[:50])
+def test_a_guard_that_no_step_satisfies_is_named_with_its_reason(guard, reason):
+    [(code, message)] = found(guard)
+
+    assert code == "TR2301"
+    assert reason in message
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        both(cmp(MAXPROB, ">", 0.5), cmp(ENTROPY, ">", 3)),
+        both(cmp(MAXPROB, "<", 0.3), cmp(ENTROPY, "<", 1.4)),
+        cmp(MARGIN, ">=", MAXPROB),
+        both(cmp(MAXPROB, ">", 0.8), cmp(MARGIN, "<", 0.7)),
+        cmp(mass(2), "<", mass(3)),
+        both(cmp(mass(3), ">", 0.9), cmp(MAXPROB, "<", 0.31)),
+        cmp(ENTROPY, ">", 6.9),
+        both(cmp(POSITION, ">", 3), cmp(POSITION, "<", 5)),
+        cmp(count("large"), ">=", POSITION),
+        cmp(Aggregate("max", ENTROPY, 4), ">", ENTROPY),
+        both(TokenIs(("a", "b")), TokenIs(("b", "c"))),
+        both(cmp(SignalOf("logprob"), ">", log(0.5)), cmp(MAXPROB, "<", 0.6)),
+        cmp(SignalOf("chance"), "<", 0.5),
+    ],
+    ids=str,
+)
+def test_a_guard_that_some_step_satisfies_is_left_alone(guard):
+    assert found(guard) == []
+
+
+def test_a_narrower_rule_after_a_wider_one_is_covered_by_it():
+    [(code, message)] = found(cmp(ENTROPY, ">", 1), cmp(ENTROPY, ">", 2))
+
+    assert code == "TR2302"
+    assert message.endswith("can never fire, because an earlier rule covers it")
+    assert codes(cmp(ENTROPY, ">", 2), cmp(ENTROPY, ">", 1)) == []
+
+
+def test_rules_can_cover_another_only_together():
+    below, above = cmp(ENTROPY, "<", 1), cmp(ENTROPY, ">", 2)
+    between = both(cmp(ENTROPY, ">", 1.2), cmp(ENTROPY, "<", 1.8))
+    middle = both(cmp(ENTROPY, ">=", 0.9), cmp(ENTROPY, "<=", 2.1))
+
+    assert codes(below, above, between) == []
+    [first, second] = found(below, above, middle, between)
+    assert first[0] == "TR2302" or second[0] == "TR2302"
+    assert any("an earlier rule covers it" in message for _, message in (first, second))
+
+
+def test_the_rules_above_can_leave_nothing_for_the_next():
+    message = dict(found(cmp(MARGIN, "<", 0.5), cmp(MARGIN, ">=", 0.4), cmp(ENTROPY, ">", 1)))
+
+    assert "the rules above cover it together" in message["TR2302"]
+    assert "leave nothing for `otherwise`" in message["TR2305"]
+
+
+def test_a_guard_that_always_holds_ends_the_list_and_is_told_once():
+    assert codes(cmp(MAXPROB, ">=", 0), cmp(ENTROPY, ">", 1), cmp(ENTROPY, ">", 2)) == ["TR2303"]
+    assert codes(cmp(MAXPROB, ">", 0.5), cmp(ENTROPY, ">", 1)) == []
+
+
+def test_a_threshold_that_no_step_passes_is_told_with_the_params_value():
+    decl, tau = param("tau", 7, 0, 10)
+    [(code, message)] = found(cmp(ENTROPY, ">", tau), params=[decl])
+
+    assert code == "TR2304"
+    assert message.startswith("with `tau` = 7 rule")
+    assert "`entropy` lies in [0, 6.908]" in message
+
+    near, tau = param("tau", 6, 0, 10)
+    assert found(cmp(ENTROPY, ">", tau), params=[near]) == []
+
+
+def test_a_threshold_that_every_step_passes_is_told_too():
+    decl, n = param("n", 0, 0, 10, unit="count")
+    [(code, message)] = found(
+        cmp(plus(POSITION, n), ">=", n), cmp(POSITION, ">=", n), params=[decl]
+    )
+
+    assert code == "TR2304"
+    assert "fires on every step" in message
+
+
+def test_params_stay_symbols_so_that_one_dial_covers_itself():
+    decl, tau = param("tau", 2, 0, 6)
+
+    assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">=", tau), params=[decl]) == []
+    assert codes(cmp(ENTROPY, ">=", tau), cmp(ENTROPY, ">", tau), params=[decl]) == ["TR2302"]
+    assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">", plus(tau, tau)), params=[decl]) == []
+
+
+def test_an_or_is_dead_only_where_all_its_ways_are():
+    dead = both(cmp(MAXPROB, ">", 0.9), cmp(ENTROPY, ">", 3))
+
+    assert codes(either(dead, cmp(MARGIN, ">", MAXPROB))) == ["TR2301"]
+    assert codes(either(dead, cmp(MARGIN, ">", 0.1))) == []
+
+
+def test_a_guard_with_too_many_ways_is_held_for_alive():
+    wide = both(*(either(cmp(mass(k), ">", 0.5), cmp(mass(k), "<", 0.4)) for k in range(2, 14)))
+
+    assert codes(wide, cmp(MARGIN, ">", MAXPROB)) == ["TR2301"]
+
+
+@pytest.mark.parametrize("v", [2, 3, 50, 1000])
+def test_the_bounds_of_entropy_hold_for_every_distribution(v):
+    import numpy as np
+
+    rng = np.random.default_rng(v)
+    for alpha in (0.01, 0.1, 1.0, 10.0):
+        for p in rng.dirichlet(np.full(v, alpha), size=200):
+            p = p[p > 0]
+            entropy, top = float(-(p * np.log(p)).sum()), float(p.max())
+            assert least_entropy(top) - 1e-9 <= entropy <= most_entropy(top, v) + 1e-9
+
+
+@pytest.mark.parametrize("top", [0.05, 0.3, 0.5, 0.7, 0.99])
+def test_the_bounds_of_entropy_are_reached(top):
+    v = 100
+    spread = [top] + [(1 - top) / (v - 1)] * (v - 1)
+    packed = [top] * int(1 / top)
+    packed += [1 - sum(packed)] if sum(packed) < 1 - 1e-12 else []
+
+    assert -sum(p * log(p) for p in spread) == pytest.approx(most_entropy(top, v))
+    assert -sum(p * log(p) for p in packed) == pytest.approx(least_entropy(top))
