@@ -1,0 +1,27 @@
+"""Linear layers whose rows do not depend on the batch, to the bit.
+
+A matrix library picks its blocking, and with it the order of a row's sum, by the number of rows (measured: powers of two
+and multiples of 4 do not suffice). Where every call has the same shape the order is the same, and a row's place within
+the call does not matter; so rows are taken `BLOCK` at a time, the last block filled up with zeros.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+BLOCK = 16
+
+
+def blocked_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x weight^T + bias in calls of one shape: x [T, K], weight [N, K], bias [N] -> [T, N]."""
+    rows = x.shape[0]
+    filling = -rows % BLOCK
+    if filling:
+        x = functional.pad(x, (0, 0, 0, filling))
+    out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
+    for start in range(0, x.shape[0], BLOCK):
+        torch.mm(x[start : start + BLOCK], weight.t(), out=out[start : start + BLOCK])
+    out = out[:rows]
+    return out if bias is None else out + bias

@@ -1,0 +1,142 @@
+"""Routing signals: what a step's raw logits say of the model's certainty.
+
+Shapes: logits [B, V] over the real vocabulary, candidates [B] int64; every signal is [B], float64 for float64 logits and
+float32 else. With m the largest logit, S = sum exp(x - m) and p = exp(x - m) / S:
+
+    entropy     ln S - sum p (x - m)                            entropy_norm   entropy / ln V
+    varentropy  sum p (ln p + entropy)^2
+    maxprob     1 / S                                           margin         (1 - exp(x_2 - m)) / S
+    mass(k)     sum of the k largest p
+    logprob     x_c - m - ln S                                  rank           1 + ids before c by (logit descending, id)
+    column(i)   sigmoid(x_i)
+    aleatoric(k), epistemic(k), over the k largest raw logits e_j = max(x_j, 1e-6), E = sum e_j:
+                - sum e_j / E (psi(e_j + 1) - psi(E + 1))        k / (E + k)
+
+A banned id has logit -inf: its probability is 0 and it contributes nothing, never NaN. `column` reads the logit of an id
+that is banned for all others, so it is given the unmasked logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+
+import torch
+from torch import Tensor
+
+Key = tuple[str, tuple[int, ...]]
+
+_LEAST_EVIDENCE = 1e-6
+
+
+class _Shared:
+    """What several signals of one step have in common, each computed once and only if asked for."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.x = logits if logits.dtype == torch.float64 else logits.float()
+        self._parts: tuple[Tensor, Tensor, Tensor] | None = None
+        self._entropy: Tensor | None = None
+
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x - m with 0 for banned ids, p, and ln S."""
+        if self._parts is None:
+            shifted = self.x - self.x.amax(-1, keepdim=True)
+            e = shifted.exp()
+            total = e.sum(-1, keepdim=True)
+            finite = shifted.masked_fill(torch.isneginf(shifted), 0.0)
+            self._parts = finite, e / total, total.log().squeeze(-1)
+        return self._parts
+
+    def entropy(self) -> Tensor:
+        if self._entropy is None:
+            shifted, p, log_total = self.parts()
+            # The difference of two near numbers may fall below 0 by rounding.
+            self._entropy = (log_total - (p * shifted).sum(-1)).clamp(min=0.0)
+        return self._entropy
+
+    def varentropy(self) -> Tensor:
+        shifted, p, log_total = self.parts()
+        surprise = log_total[:, None] - shifted
+        return (p * (surprise - self.entropy()[:, None]).square()).sum(-1)
+
+    def largest(self, k: int) -> Tensor:
+        return self.x.topk(min(k, self.x.shape[-1]), dim=-1).values
+
+    def margin(self) -> Tensor:
+        if self.x.shape[-1] == 1:
+            return torch.ones_like(self.x[:, 0])
+        top = self.largest(2)
+        return (1 - (top[:, 1] - top[:, 0]).exp()) * self.maxprob()
+
+    def maxprob(self) -> Tensor:
+        return (-self.parts()[2]).exp()
+
+    def mass(self, k: int) -> Tensor:
+        if k >= self.x.shape[-1]:
+            return torch.ones_like(self.x[:, 0])
+        top = self.largest(k)
+        return ((top - top[:, :1]).exp().sum(-1) * self.maxprob()).clamp(max=1.0)
+
+    def logprob(self, candidates: Tensor) -> Tensor:
+        chosen = self.x.gather(1, candidates[:, None]).squeeze(1)
+        return (chosen - self.x.amax(-1)) - self.parts()[2]
+
+    def rank(self, candidates: Tensor) -> Tensor:
+        chosen = self.x.gather(1, candidates[:, None])
+        ids = torch.arange(self.x.shape[-1], device=self.x.device)
+        before = (self.x > chosen) | ((self.x == chosen) & (ids < candidates[:, None]))
+        return (before.sum(-1) + 1).to(self.x.dtype)
+
+    def evidence(self, k: int) -> tuple[Tensor, Tensor]:
+        evidence = self.largest(k).clamp(min=_LEAST_EVIDENCE)
+        return evidence, evidence.sum(-1)
+
+    def aleatoric(self, k: int) -> Tensor:
+        evidence, total = self.evidence(k)
+        spread = torch.digamma(evidence + 1) - torch.digamma(total + 1)[:, None]
+        return -(evidence / total[:, None] * spread).sum(-1)
+
+    def epistemic(self, k: int) -> Tensor:
+        _, total = self.evidence(k)
+        return k / (total + k)
+
+
+def signals(needed: Sequence[Key], logits: Tensor, candidates: Tensor) -> dict[Key, Tensor]:
+    """Return the needed signals by (name, args); what they share is computed once."""
+    shared = _Shared(logits)
+    return {key: _signal(shared, key, candidates) for key in needed}
+
+
+def signal(name: str, args: tuple[int, ...], logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return one signal: [B]."""
+    return _signal(_Shared(logits), (name, args), candidates)
+
+
+def _signal(shared: _Shared, key: Key, candidates: Tensor) -> Tensor:
+    name, args = key
+    match name:
+        case "entropy":
+            return shared.entropy()
+        case "entropy_norm":
+            size = shared.x.shape[-1]
+            return shared.entropy() / log(size) if size > 1 else shared.entropy()
+        case "varentropy":
+            return shared.varentropy()
+        case "maxprob":
+            return shared.maxprob()
+        case "margin":
+            return shared.margin()
+        case "mass":
+            return shared.mass(*args)
+        case "logprob":
+            return shared.logprob(candidates)
+        case "rank":
+            return shared.rank(candidates)
+        case "column":
+            return torch.sigmoid(shared.x[:, args[0]])
+        case "aleatoric":
+            return shared.aleatoric(*args)
+        case "epistemic":
+            return shared.epistemic(*args)
+        case _:
+            raise AssertionError(f"`{name}` is no signal of the logits")
