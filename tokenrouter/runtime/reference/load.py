@@ -1,0 +1,99 @@
+"""Models as functions from token ids to the logits of the next token, through `transformers` and nothing of ours.
+
+A call is a pure function of its ids, so that its results may be remembered: the same few prefixes come again and again
+when one request is run under many conditions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+from tokenrouter.demo import student_dir, teacher_path
+from tokenrouter.plan.structs import Model
+
+Logits = Callable[[Sequence[int]], np.ndarray]  # ids -> [V], padding rows included
+
+
+class Remembered:
+    """A transformers model that answers each question once."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model.eval()
+        self.known: dict[tuple[int, ...], np.ndarray] = {}
+
+    def __call__(self, ids: Sequence[int]) -> np.ndarray:
+        """Return the logits after `ids`, computed from scratch the first time."""
+        key = tuple(ids)
+        if key not in self.known:
+            with torch.inference_mode():
+                out = self.model(torch.tensor([key]), use_cache=False, logits_to_keep=1)
+            self.known[key] = out.logits[0, -1].double().numpy()
+        return self.known[key]
+
+
+def load(models: Sequence[Model], base: Path, dtype: torch.dtype) -> list[Logits]:
+    """Return the models of a plan in `dtype`, whatever the plan says of it; those of one `use` are one."""
+    loaded: dict[str, Remembered] = {}
+
+    def model(use: str) -> Remembered:
+        if use not in loaded:
+            if use == "demo:small":
+                made = _student(model("demo:large").model)
+            else:
+                made = _saved(teacher_path() if use == "demo:large" else base / use)
+            loaded[use] = Remembered(made.to(dtype))
+        return loaded[use]
+
+    return [model(declared.use) for declared in models]
+
+
+def _saved(path: Path) -> Any:
+    """Return the model of a directory, or of a GGUF file, whose tensors would stay packed without `dequantize`."""
+    from transformers import AutoModelForCausalLM, GgufConfig
+
+    if path.suffix != ".gguf":
+        return AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, attn_implementation="eager"
+        )
+    return AutoModelForCausalLM.from_pretrained(
+        path.parent,
+        gguf_file=path.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
+        attn_implementation="eager",
+    )
+
+
+def _student(teacher: Any) -> Any:
+    """Return the demo's small model: its own int8 layers, the teacher's embedding and head."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    stored = load_file(student_dir() / "student.safetensors")
+    weights = {}
+    for name, value in stored.items():
+        if not name.endswith("_scale"):
+            scale = stored.get(f"{name}_scale")
+            weights[name] = value.float() if scale is None else value.float() * scale
+    weights["model.embed_tokens.weight"] = teacher.get_input_embeddings().weight.detach().clone()
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    fields = json.loads((student_dir() / "config.json").read_text(encoding="utf-8"))
+    own = ("tokenrouter", "architectures", "model_type", "dtype")
+    config = LlamaConfig(**{k: f for k, f in fields.items() if k not in own})
+    config._attn_implementation = "eager"
+    student: Any = LlamaForCausalLM(config)
+    student.load_state_dict(weights)
+    return student
+
+
+def texts(model: Model, base: Path) -> Callable[[int], str]:
+    """Return the function from an id to its text, U+FFFD where its bytes are no whole character."""
+    tokenizer = Tokenizer.from_file(str(base / model.use / "tokenizer.json"))
+    return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))
