@@ -23,10 +23,11 @@ FALSE = Lit(False, "bool")
 
 def fold(expr: Expr) -> Expr:
     """Return an expression of equal meaning with its constants folded."""
-    return rewrite(expr, _fold)
+    return rewrite(expr, fold_one)
 
 
-def _fold(expr: Expr) -> Expr:
+def fold_one(expr: Expr) -> Expr:
+    """Return an expression whose operands are folded already, folded itself."""
     match expr:
         case Arithmetic(left=Lit() as left, right=Lit() as right):
             return Lit(arithmetic(expr.sign, float(left.value), float(right.value)), left.unit)

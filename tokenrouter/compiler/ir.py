@@ -10,11 +10,11 @@ INVARIANT: `retry`, `commit then` and `borrow` never name the model that they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tokenrouter.compiler.expr import Expr
+from tokenrouter.compiler.expr import Expr, rewrite
 from tokenrouter.diagnostics import Span
 from tokenrouter.plan.text import number, quote, value_text
 
@@ -274,3 +274,25 @@ class Automaton:
         return any(
             isinstance(rule.go, Borrow) and rule.go.model == model for _, _, rule in self.rules()
         )
+
+
+def map_exprs(auto: Automaton, change: Callable[[Expr], Expr]) -> Automaton:
+    """Return a policy with `change` applied to every part of every expression, operands first."""
+
+    def maybe(expr: Expr | None) -> Expr | None:
+        return None if expr is None else rewrite(expr, change)
+
+    def go(move: Go) -> Go:
+        if isinstance(move, Borrow):
+            return replace(move, most=rewrite(move.most, change), until=maybe(move.until))
+        return move
+
+    def rule(old: Rule) -> Rule:
+        sets = tuple(Assign(item.var, rewrite(item.value, change)) for item in old.sets)
+        return replace(old, when=maybe(old.when), go=go(old.go), sets=sets)
+
+    start = tuple(replace(old, when=maybe(old.when)) for old in auto.start)
+    states = tuple(
+        replace(state, rules=tuple(rule(old) for old in state.rules)) for state in auto.states
+    )
+    return replace(auto, start=start, states=states)

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from functools import wraps
 
 from tokenrouter.compiler.ir import Automaton
+from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.compiler.passes.drop_unreached import drop_unreached
+from tokenrouter.compiler.passes.enforce import enforce
+from tokenrouter.compiler.passes.guarantees import guarantees
 from tokenrouter.compiler.passes.livelock import livelock
+from tokenrouter.compiler.passes.stays import stays
+from tokenrouter.compiler.passes.trust import trust
 from tokenrouter.compiler.verify import verify
 from tokenrouter.diagnostics import Diagnostic
 
@@ -30,8 +35,13 @@ def check(analysis: Callable[[Automaton], list[Diagnostic]]) -> Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    check(coverage),
+    check(stays),
+    check(trust),
     drop_unreached,
     check(livelock),
+    enforce,
+    check(guarantees),
 )
 
 
@@ -48,4 +58,10 @@ def run(
         verify(auto, after=name)
         if trace:
             trace(name, str(auto))
-    return auto, sorted(found, key=lambda d: (d.span.file, d.span.start, d.code))
+    return auto, _in_order(found)
+
+
+def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:
+    """Return diagnostics in source order, each once: a rule of `at any` stands in many states."""
+    once = {(d.code, d.span): d for d in reversed(found)}
+    return sorted(once.values(), key=lambda d: (d.span.file, d.span.start, d.code))

@@ -1,16 +1,19 @@
 """Drop the models that no request ever reaches.
 
-Needs: all rules. Gives: every state is reachable from the start; a dropped model is kept by name in `unreached`.
-Reports: TR2101.
+Needs: all rules. Gives: every state is reachable from the start; a dropped model stays in `unreached`, and what rules
+ask about it is known: it has written nothing. Reports: TR2101.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tokenrouter.compiler.expr import Expr, Lit, SignalOf
+from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.graph import moves
-from tokenrouter.compiler.ir import Automaton, ModelDecl, targets
+from tokenrouter.compiler.ir import Automaton, ModelDecl, map_exprs, targets
 from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.signals import SIGNALS
 
 
 def drop_unreached(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
@@ -25,19 +28,25 @@ def drop_unreached(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
     dead = [decl for decl in auto.models if decl.name not in live]
     if not dead:
         return auto, []
-    models = tuple(decl for decl in auto.models if decl.name in live)
-    states = tuple(state for state in auto.states if state.model in live)
-    heads = tuple(head for head in auto.heads if head.model in live)
-    template = auto.template_from if auto.template_from in live else None
     smaller = replace(
         auto,
-        models=models,
-        states=states,
-        heads=heads,
-        template_from=template,
+        models=tuple(decl for decl in auto.models if decl.name in live),
+        states=tuple(state for state in auto.states if state.model in live),
+        heads=tuple(head for head in auto.heads if head.model in live),
+        template_from=auto.template_from if auto.template_from in live else None,
+        fallback=auto.fallback if auto.fallback in live else None,
         unreached=(*auto.unreached, *dead),
     )
-    return smaller, [_unreached(decl) for decl in dead]
+
+    def known(expr: Expr) -> Expr:
+        """Return 0 for what a model wrote or holds that is gone."""
+        if isinstance(expr, SignalOf) and any(
+            isinstance(arg, str) and arg not in live for arg in expr.args
+        ):
+            return Lit(0.0, SIGNALS[expr.name].unit)
+        return expr
+
+    return map_exprs(map_exprs(smaller, known), fold_one), [_unreached(decl) for decl in dead]
 
 
 def _unreached(decl: ModelDecl) -> Diagnostic:

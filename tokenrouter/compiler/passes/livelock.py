@@ -3,14 +3,33 @@
 Needs: reachable states. Gives: every cycle of moves keeps a token. Reports: TR2201.
 
 A `retry` passes the same position on without keeping anything. If retries form a cycle, the same position can go round;
-the runtime bounds that by one turn a model, and a policy that relies on it does not say what it means.
+the runtime bounds that by one turn a model, and a policy that relies on it does not say what it means. What a request's
+past says stays the same while its position goes round, so rules that ask contradictory things of it form no cycle.
 """
 
 from __future__ import annotations
 
+from itertools import islice
+
+from tokenrouter.compiler.atoms import Conjunction, disjuncts
+from tokenrouter.compiler.expr import (
+    Comparison,
+    Every,
+    Expr,
+    FieldOf,
+    ParamOf,
+    SignalOf,
+    VarOf,
+    walk,
+)
+from tokenrouter.compiler.feasible import Region
 from tokenrouter.compiler.graph import Move, moves
 from tokenrouter.compiler.ir import Automaton, Borrow
 from tokenrouter.diagnostics import Diagnostic, Label
+
+# Equal for every model that has its turn at one position.
+STEADY = {"position", "prompt_tokens", "count", "share"}
+MOST_CYCLES = 32  # of them are told; a policy with more has one mistake many times
 
 
 def livelock(auto: Automaton) -> list[Diagnostic]:
@@ -18,15 +37,19 @@ def livelock(auto: Automaton) -> list[Diagnostic]:
     import networkx as nx  # noqa: PLC0415
 
     graph: nx.DiGraph[str] = nx.DiGraph()
+    ways: dict[tuple[str, str], list[Move]] = {}
     for move in moves(auto):
         if not move.keep and not isinstance(move.rule.go, Borrow):
-            known = graph.has_edge(move.source, move.target)
-            if not known:
-                graph.add_edge(move.source, move.target, move=move)
-    cycles = sorted(_from_first(cycle) for cycle in nx.simple_cycles(graph))
-    return [
-        _livelock(cycle, [graph.edges[step]["move"] for step in _steps(cycle)]) for cycle in cycles
-    ]
+            graph.add_edge(move.source, move.target)
+            ways.setdefault((move.source, move.target), []).append(move)
+    found: list[Diagnostic] = []
+    cycles = sorted(_from_first(cycle) for cycle in islice(nx.simple_cycles(graph), 1000))
+    for cycle in cycles[:MOST_CYCLES]:
+        steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
+        way = _possible(auto, [ways[step] for step in steps], [Region(auto)])
+        if way is not None:
+            found.append(_livelock(cycle, way))
+    return found
 
 
 def _from_first(cycle: list[str]) -> tuple[str, ...]:
@@ -35,8 +58,35 @@ def _from_first(cycle: list[str]) -> tuple[str, ...]:
     return tuple(cycle[at:] + cycle[:at])
 
 
-def _steps(cycle: tuple[str, ...]) -> list[tuple[str, str]]:
-    return list(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+def _possible(
+    auto: Automaton, choices: list[list[Move]], regions: list[Region]
+) -> list[Move] | None:
+    """Return one rule a step such that nothing they ask of the past is contradictory; None where there is none."""
+    if not choices:
+        return []
+    for move in choices[0]:
+        asked = _steady(move.rule.when)
+        parts = [region.assume(way) for region in regions for way in asked]
+        left = [part for part in parts if isinstance(part, Region)]
+        rest = _possible(auto, choices[1:], left) if left else None
+        if rest is not None:
+            return [move, *rest]
+    return None
+
+
+def _steady(guard: Expr | None) -> list[Conjunction]:
+    """Return what a guard asks of the past, as the ways in which that part of it can hold."""
+    parts = guard.of if isinstance(guard, Every) else () if guard is None else (guard,)
+    asked = tuple(part for part in parts if isinstance(part, Comparison) and _is_steady(part))
+    return disjuncts(Every(asked)) or [()]
+
+
+def _is_steady(part: Expr) -> bool:
+    leaves = [p for p in walk(part) if isinstance(p, (SignalOf, VarOf, FieldOf, ParamOf))]
+    others = [
+        p for p in walk(part) if type(p).__name__ in ("HeadOf", "Aggregate", "TokenIs", "ClassOf")
+    ]
+    return not others and all(not isinstance(p, SignalOf) or p.name in STEADY for p in leaves)
 
 
 def _livelock(cycle: tuple[str, ...], way: list[Move]) -> Diagnostic:

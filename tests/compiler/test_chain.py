@@ -1,0 +1,111 @@
+"""What is expected of a policy, from assumed probabilities: worked by hand on small cases."""
+
+import random
+
+import pytest
+
+from tests.compiler.irs import (
+    COMMIT,
+    POSITION,
+    automaton,
+    borrow,
+    cmp,
+    mix,
+    r2r,
+    retry,
+    then,
+)
+from tests.compiler.walk import kept_tokens
+from tokenrouter.compiler.chain import flow
+from tokenrouter.compiler.expr import SignalOf
+
+RARELY = cmp(SignalOf("chance"), "<", 0.2)
+
+
+def test_one_model_writes_everything():
+    found = flow(automaton(("small", (None, COMMIT))))
+
+    assert found.shares == pytest.approx([1.0])
+    assert found.handoffs == pytest.approx([0.0])
+    assert found.reached == pytest.approx([1.0])
+
+
+def test_a_borrow_that_drops_gives_the_lender_its_share_of_decisions():
+    found = flow(automaton(("small", (RARELY, borrow("large", 1)), (None, COMMIT)), ("large",)))
+
+    assert found.shares == pytest.approx([0.8, 0.2])
+    assert found.handoffs == pytest.approx([0.2, 0.2])
+    assert found.reached == pytest.approx([1.0, 0.985], abs=0.001)
+
+
+def test_a_longer_stay_weighs_more():
+    found = flow(automaton(("small", (RARELY, borrow("large", 4)), (None, COMMIT)), ("large",)))
+
+    assert found.shares == pytest.approx([0.5, 0.5])
+    assert found.handoffs == pytest.approx([0.125, 0.125])
+
+
+def test_a_ping_pong_settles_at_its_stationary_shares():
+    back = cmp(SignalOf("chance"), "<", 0.5)
+    found = flow(
+        automaton(
+            ("small", (RARELY, retry("large")), (None, COMMIT)),
+            ("large", (back, then("small")), (None, COMMIT)),
+        )
+    )
+    # Of ten decisions at small two go to large, where they keep two tokens each on average: 8 and 4.
+    assert found.shares == pytest.approx([2 / 3, 1 / 3], abs=0.005)
+
+
+def test_a_mixture_has_the_shares_of_its_weights():
+    weights = {"a": 0.5, "b": 0.3, "c": 0.2}
+    found = flow(
+        automaton(*((name, (None, mix(**weights))) for name in "abc"), start=mix(**weights)[1])
+    )
+
+    assert found.shares == pytest.approx([0.5, 0.3, 0.2])
+    assert found.handoffs == pytest.approx([0.25, 0.21, 0.16], abs=0.003)
+
+
+def test_a_model_that_a_request_leaves_for_good_has_the_head_of_the_output():
+    last = cmp(POSITION, ">=", 64)
+    found = flow(
+        automaton(("large", (last, then("small")), (None, COMMIT)), ("small", (None, COMMIT)))
+    )
+
+    assert found.reached[0] == 1.0
+    assert 0.0 < found.shares[0] < 0.5
+    assert found.reached[1] > 0.9
+
+
+def test_a_model_behind_a_rare_rule_is_reached_less_often():
+    never = cmp(SignalOf("chance"), "<", 0.001)
+    found = flow(
+        automaton(("small", (never, then("large")), (None, COMMIT)), ("large", (None, COMMIT)))
+    )
+
+    assert found.reached == pytest.approx([1.0, 0.2], abs=0.03)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_expected_shares_are_those_of_walks_where_the_probabilities_are_known(seed):
+    half = cmp(SignalOf("chance"), "<", 0.5)
+    auto = automaton(
+        ("a", (RARELY, borrow("b", 3, keep=True)), (None, then("c"))),
+        ("b",),
+        ("c", (half, retry("a")), (None, COMMIT)),
+    )
+
+    kept = [
+        name
+        for walk in range(40)
+        for name in kept_tokens(auto, random.Random(100 * seed + walk), 256)
+    ]
+
+    assert [kept.count(name) / len(kept) for name in "abc"] == pytest.approx(
+        flow(auto).shares, abs=0.03
+    )
+
+
+def test_what_is_assumed_of_entropy_is_one_unsure_step_in_four():
+    assert flow(r2r()).shares == pytest.approx([0.75, 0.25])

@@ -1,0 +1,168 @@
+"""Passes over the transition graph: what is dropped, what is refused, and the neighbours that are not."""
+
+import pytest
+
+from tests.compiler.irs import (
+    COMMIT,
+    ENTROPY,
+    MARGIN,
+    MAXPROB,
+    POSITION,
+    automaton,
+    borrow,
+    both,
+    cmp,
+    mix,
+    param,
+    r2r,
+    r_stitch,
+    retry,
+    then,
+)
+from tokenrouter.compiler import pipeline
+from tokenrouter.compiler.expr import FieldOf, Lit, SignalOf
+from tokenrouter.compiler.passes.drop_unreached import drop_unreached
+from tokenrouter.compiler.passes.livelock import livelock
+from tokenrouter.compiler.passes.stays import stays
+from tokenrouter.compiler.passes.trust import trust
+
+UNSURE = cmp(ENTROPY, ">", 2)
+
+
+def told(diagnostics):
+    return [(d.code, d.message) for d in diagnostics]
+
+
+def test_a_model_that_is_never_reached_is_dropped_and_named(golden):
+    auto = automaton(
+        ("small", (cmp(SignalOf("share", ("lost",)), ">", 0.5), retry("large")), (None, COMMIT)),
+        ("lost", (None, then("small"))),
+        ("large", (None, then("small"))),
+    )
+
+    out, found = drop_unreached(auto)
+
+    golden(str(out))
+    assert told(found) == [("TR2101", "model `lost` is never reached from the start")]
+
+
+def test_a_lender_and_every_part_of_a_mixture_are_reached():
+    lender = r2r()
+    mixed = automaton(
+        ("a", (None, mix(b=0.5, c=0.5))), ("b", (None, COMMIT)), ("c", (None, then("a")))
+    )
+
+    assert drop_unreached(lender) == (lender, [])
+    assert drop_unreached(mixed) == (mixed, [])
+
+
+def test_retries_that_form_a_cycle_are_named_rule_by_rule():
+    auto = automaton(
+        ("small", (UNSURE, retry("large")), (None, COMMIT)),
+        ("large", (cmp(MARGIN, "<", 0.1), retry("mid")), (None, COMMIT)),
+        ("mid", (cmp(MAXPROB, "<", 0.5), retry("small")), (None, COMMIT)),
+    )
+
+    [found] = livelock(auto)
+
+    assert told([found]) == [
+        (
+            "TR2201",
+            "livelock: one position can go round `large` -> `mid` -> `small` -> `large` and no token is ever kept",
+        )
+    ]
+    assert found.span.line == 12
+    assert [label.span.line for label in found.labels] == [14, 10]
+
+
+@pytest.mark.parametrize(
+    "auto",
+    [
+        r_stitch(),
+        r2r(),
+        automaton(  # each borrows from the other: a stay keeps a token
+            ("small", (UNSURE, borrow("large", 1)), (None, COMMIT)),
+            ("large", (UNSURE, borrow("small", 1)), (None, then("small"))),
+        ),
+        automaton(  # the same position cannot be early and late
+            ("small", (cmp(POSITION, "<", 8), retry("large")), (None, COMMIT)),
+            ("large", (both(cmp(POSITION, ">=", 8), UNSURE), retry("small")), (None, COMMIT)),
+        ),
+    ],
+)
+def test_a_cycle_that_keeps_a_token_or_cannot_close_is_none(auto):
+    assert livelock(auto) == []
+
+
+def test_what_differs_from_step_to_step_does_not_break_a_cycle():
+    auto = automaton(
+        ("small", (cmp(ENTROPY, "<", 1), retry("large")), (None, COMMIT)),
+        ("large", (cmp(ENTROPY, ">", 2), retry("small")), (None, COMMIT)),
+    )
+
+    assert [d.code for d in livelock(auto)] == ["TR2201"]
+
+
+def test_a_stay_that_can_never_begin_is_refused():
+    decl, n = param("n", 0, 0, 0.5, unit="count")
+    near, m = param("n", 0, 0, 1, unit="count")
+
+    assert [d.code for d in stays(r2r(n=0))] == ["TR2401"]
+    dial = automaton(
+        ("small", (UNSURE, borrow("large", n)), (None, COMMIT)), ("large",), params=(decl,)
+    )
+    near_dial = automaton(
+        ("small", (UNSURE, borrow("large", m)), (None, COMMIT)), ("large",), params=(near,)
+    )
+    assert [d.code for d in stays(dial)] == ["TR2401"]
+    assert stays(near_dial) == []
+
+
+@pytest.mark.parametrize(
+    ("until", "codes"),
+    [
+        (cmp(MAXPROB, ">", 1), ["TR2402"]),
+        (cmp(MAXPROB, ">=", 0), ["TR2403"]),
+        (cmp(MAXPROB, ">", 0.9), []),
+    ],
+)
+def test_an_until_that_never_or_always_holds_is_told(until, codes):
+    auto = automaton(("small", (UNSURE, borrow("large", 4, until)), (None, COMMIT)), ("large",))
+
+    assert [d.code for d in stays(auto)] == codes
+
+
+def test_what_the_outside_can_steer_is_pointed_at_once():
+    queue = cmp(SignalOf("queue", ("large",)), ">", 4)
+    raw = cmp(FieldOf("prompt", "", "text"), "==", Lit("<big>", "text"))
+    tier = cmp(FieldOf("tier", "", "text"), "==", Lit("paid", "text"))
+
+    def auto(guard):
+        return automaton(
+            (
+                "small",
+                (guard, retry("large")),
+                (both(guard, UNSURE), retry("large")),
+                (None, COMMIT),
+            ),
+            ("large", (None, then("small"))),
+        )
+
+    assert [d.code for d in trust(auto(queue))] == ["TR2501"]
+    assert [d.code for d in trust(auto(raw))] == ["TR2502"]
+    assert trust(auto(tier)) == []
+
+
+def test_the_pipeline_tells_everything_at_once_in_source_order_and_shows_each_step():
+    auto = automaton(
+        ("small", (UNSURE, retry("large")), (cmp(ENTROPY, ">", 3), retry("large")), (None, COMMIT)),
+        ("lost", (None, COMMIT)),
+        ("large", (cmp(MARGIN, ">", MAXPROB), retry("small")), (None, COMMIT)),
+    )
+    seen = []
+
+    _, found = pipeline.run(auto, trace=lambda name, text: seen.append(name))
+
+    assert [d.code for d in found] == ["TR2101", "TR2302", "TR2201", "TR2301"]
+    assert [d.span.start for d in found] == sorted(d.span.start for d in found)
+    assert seen == [step.__name__ for step in pipeline.PASSES]

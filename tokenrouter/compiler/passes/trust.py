@@ -1,0 +1,69 @@
+"""Point at rules that somebody else can steer: the load of the machine, or the text of a client.
+
+Needs: nothing. Gives: nothing is changed.
+Reports:
+    TR2501  a load signal, which makes the policy's tokens depend on who else is served
+    TR2502  a rule that reads the client's own text, so that whoever writes it chooses the model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tokenrouter.compiler.expr import Expr, FieldOf, SignalOf, walk
+from tokenrouter.compiler.ir import Automaton, Borrow
+from tokenrouter.diagnostics import Diagnostic, Span
+from tokenrouter.signals import SIGNALS
+
+# Metadata of these names is what people write, not what an operator sets.
+WRITTEN = {"prompt", "text", "message", "messages", "content", "input", "system", "question"}
+
+
+def trust(auto: Automaton) -> list[Diagnostic]:
+    """Return a warning for each thing of the outside that decides a rule."""
+    found: dict[str, Diagnostic] = {}
+    for expr, span in _asked(auto):
+        for part in walk(expr):
+            if isinstance(part, SignalOf) and SIGNALS[part.name].needs == "load":
+                found.setdefault(str(part), _load(part, span))
+            elif isinstance(part, FieldOf) and part.name in WRITTEN:
+                found.setdefault(str(part), _steered(part, span))
+    return list(found.values())
+
+
+def _asked(auto: Automaton) -> Iterator[tuple[Expr, Span]]:
+    """Yield what decides anything, with its place."""
+    for start in auto.start:
+        if start.when is not None:
+            yield start.when, start.span
+    for _, _, rule in auto.rules():
+        if rule.when is not None:
+            yield rule.when, rule.span
+        if isinstance(rule.go, Borrow):
+            yield rule.go.most, rule.span
+            if rule.go.until is not None:
+                yield rule.go.until, rule.span
+        for assign in rule.sets:
+            yield assign.value, rule.span
+
+
+def _load(part: SignalOf, span: Span) -> Diagnostic:
+    """TR2501."""
+    return Diagnostic(
+        "TR2501",
+        "warning",
+        f"`{part}` makes the tokens depend on who else is served: the policy is not reproducible",
+        span,
+        help="read signals of the request instead, if the same request must give the same answer",
+    )
+
+
+def _steered(part: FieldOf, span: Span) -> Diagnostic:
+    """TR2502."""
+    return Diagnostic(
+        "TR2502",
+        "warning",
+        f"`{part}` is the client's own text: whoever writes it can steer this rule",
+        span,
+        help="read a field that the operator sets, or the candidate's `token` and `class`",
+    )
