@@ -18,4 +18,4 @@ def uniform(seed: int, position: int, model: int, purpose: int) -> float:
         ab, cd = 0xD2511F53 * a, 0xCD9E8D57 * c
         a, b, c, d = cd >> 32 ^ b ^ key0, cd & _MASK, ab >> 32 ^ d ^ key1, ab & _MASK
         key0, key1 = key0 + 0x9E3779B9 & _MASK, key1 + 0xBB67AE85 & _MASK
-    return ((a << 32 | b) >> 11) * 2.0**-53
+    return ((a << 21) | (b >> 11)) * 2.0**-53

@@ -1,0 +1,259 @@
+"""The front end's record of its requests: the one authority on what was committed, and on what goes on after a failure.
+
+It knows nothing of processes, sockets or clocks; messages leave through `send`. A request has a number of its own, which
+clients see, and one on the wire, which changes each time it is admitted again: whatever a dead or confused subserver
+still says under an old number falls on nothing.
+
+INVARIANT: a request's tokens are delivered in order, each once, whatever order the subservers' messages come in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tokenrouter.plan.structs import Plan, Value
+from tokenrouter.runtime.errors import RequestRefused
+from tokenrouter.runtime.messages import (
+    Abort,
+    Active,
+    Admit,
+    Commits,
+    Held,
+    Ready,
+    RouteState,
+    Sampling,
+    Token,
+)
+from tokenrouter.runtime.start import first_owner
+from tokenrouter.runtime.state import initial
+from tokenrouter.runtime.transport import Send
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """One request as the front end knows it."""
+
+    request: int
+    prompt: list[int]
+    sampling: Sampling
+    params: list[float]
+    metadata: dict[str, Value]
+    traced: bool
+    state: RouteState  # after the last committed token
+    output: list[int] = field(default_factory=list)
+    wire: int | None = None  # None until it is admitted
+    early: dict[int, Token] = field(default_factory=dict)  # by position: overtook an earlier one
+
+
+class Book:
+    """All requests of one plan, from submission to their last token."""
+
+    def __init__(self, plan: Plan, send: Send, max_waiting: int = 1024) -> None:
+        self.plan = plan
+        self.send = send
+        self.max_waiting = max_waiting
+        self.context = min(model.context for model in plan.models)
+        self.capacity = plan.memory.capacity_tokens  # of the smallest pool; Ready may lower it
+        self.epochs = [0] * len(plan.models)  # 0 until the first Ready
+        self.up = [False] * len(plan.models)
+        self.entries: dict[int, Entry] = {}  # by request
+        self.waiting: deque[Entry] = deque()
+        self._by_wire: dict[int, Entry] = {}
+        self._held: dict[int, set[int]] = {}  # by model: wire numbers that cannot reach its gate
+        self._requests = 0
+        self._wires = 0
+        self._n_active = 0  # as last told
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of prompt and output together that a request may ask for."""
+        return min(self.context, self.capacity + 1)  # the last token is never read
+
+    @property
+    def n_running(self) -> int:
+        """Requests that are admitted and not over."""
+        return len(self._by_wire)
+
+    def submit(
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        params: Mapping[str, float | bool] | None = None,
+        metadata: Mapping[str, Value] | None = None,
+        *,
+        traced: bool = False,
+    ) -> Entry:
+        """Return the new request, admitted or waiting; raises RequestRefused."""
+        self._check(prompt, sampling)
+        if len(self.waiting) >= self.max_waiting:
+            raise RequestRefused(
+                f"{len(self.waiting)} requests are waiting already; try again later", "overloaded"
+            )
+        values = self._params(params or {})
+        fields = dict(metadata or {})
+        owner = first_owner(self.plan, sampling.seed, len(prompt), values, fields)
+        self._requests += 1
+        entry = Entry(
+            request=self._requests,
+            prompt=prompt,
+            sampling=sampling,
+            params=values,
+            metadata=fields,
+            traced=traced,
+            state=initial(self.plan, owner),
+        )
+        self.entries[entry.request] = entry
+        self.waiting.append(entry)
+        self._admit_waiting()
+        return entry
+
+    def _check(self, prompt: list[int], sampling: Sampling) -> None:
+        if not prompt:
+            raise RequestRefused("the prompt is empty")
+        size = self.plan.tokenizer.size
+        wrong = next((token for token in prompt if not 0 <= token < size), None)
+        if wrong is not None:
+            raise RequestRefused(f"token {wrong} is not in the vocabulary of {size}")
+        if sampling.max_tokens < 1:
+            raise RequestRefused(f"max_tokens is {sampling.max_tokens}, below 1")
+        if len(prompt) >= self.context:
+            raise RequestRefused(
+                f"the prompt has {len(prompt)} tokens and leaves no room in the context of {self.context}",
+                "too_long",
+            )
+        needed = min(len(prompt) + sampling.max_tokens, self.context) - 1
+        if needed > self.capacity:
+            raise RequestRefused(
+                f"prompt and output may take {needed} tokens, and the smallest KV pool holds {self.capacity}; "
+                "lower max_tokens, or compile the plan with more memory",
+                "too_long",
+            )
+
+    def _params(self, given: Mapping[str, float | bool]) -> list[float]:
+        known = {param.name for param in self.plan.params}
+        for name in given:
+            if name not in known:
+                raise RequestRefused(f"the policy has no param `{name}`")
+        values = []
+        for param in self.plan.params:
+            value = given.get(param.name, param.value)
+            if isinstance(value, bool) != isinstance(param.value, bool):
+                raise RequestRefused(f"param `{param.name}` does not take {value!r}")
+            low = float("-inf") if param.low is None else param.low
+            high = float("inf") if param.high is None else param.high
+            if not low <= value <= high:
+                raise RequestRefused(
+                    f"param `{param.name}` is {value:g}, outside {low:g} to {high:g}"
+                )
+            values.append(float(value))
+        return values
+
+    def ready(self, message: Ready) -> None:
+        """A subserver is up: for the first time, or again, and then what it knew is lost."""
+        again = self.epochs[message.model] > 0
+        self.epochs[message.model] = message.epoch
+        self.up[message.model] = True
+        self.capacity = min(self.capacity, message.capacity_tokens)
+        if again:
+            for entry in list(self._by_wire.values()):
+                self._leave(entry, tell=range(len(self.up)))
+                self._admit(entry)
+        self._admit_waiting()
+
+    def down(self, model: int) -> None:
+        """A subserver is gone; nothing is admitted until it is back, the others go on meanwhile."""
+        self.up[model] = False
+
+    def commits(self, message: Commits) -> list[Token]:
+        """Return the tokens that can be delivered now, under the requests' own numbers."""
+        delivered: list[Token] = []
+        for token in message.tokens:
+            entry = self._by_wire.get(token.request)
+            if entry is None:
+                continue  # over, or admitted again since
+            entry.early[token.state.position] = token
+            while (due := entry.early.pop(len(entry.output) + 1, None)) is not None:
+                entry.output.append(due.token)
+                entry.state = due.state
+                delivered.append(msgspec.structs.replace(due, request=entry.request))
+                if due.finish is not None:
+                    self._end(entry, tell=[m for m in range(len(self.up)) if m != due.model])
+        return delivered
+
+    def held(self, message: Held) -> None:
+        """Note which requests cannot reach a gate for now."""
+        self._held[message.model] = set(message.requests)
+        self._tell_active()
+
+    def wire_of(self, request: int) -> int | None:
+        """Return the number under which subservers know a request now."""
+        entry = self.entries.get(request)
+        return None if entry is None else entry.wire
+
+    def refused(self, wire: int) -> Entry | None:
+        """End a request that a subserver refuses; None where it is over already."""
+        entry = self._by_wire.get(wire)
+        if entry is not None:
+            self._end(entry, tell=range(len(self.up)))
+        return entry
+
+    def abort(self, request: int) -> None:
+        """End a request everywhere; one that is over is no error."""
+        entry = self.entries.get(request)
+        if entry is None:
+            return
+        if entry.wire is None:
+            self.waiting.remove(entry)
+            del self.entries[request]
+            return
+        self._end(entry, tell=range(len(self.up)))
+
+    def _end(self, entry: Entry, tell: range | list[int]) -> None:
+        self._leave(entry, tell)
+        del self.entries[entry.request]
+        self._admit_waiting()
+
+    def _leave(self, entry: Entry, tell: range | list[int]) -> None:
+        """Take a request off the wire; its number there is never used again."""
+        assert entry.wire is not None
+        for model in tell:
+            self.send(model, Abort(request=entry.wire))
+        del self._by_wire[entry.wire]
+        entry.wire = None
+        entry.early.clear()
+
+    def _admit_waiting(self) -> None:
+        while self.waiting and all(self.up) and self.n_running < self.plan.windows.max_active:
+            self._admit(self.waiting.popleft())
+        self._tell_active()
+
+    def _admit(self, entry: Entry) -> None:
+        self._wires += 1
+        entry.wire = self._wires
+        self._by_wire[entry.wire] = entry
+        message = Admit(
+            request=entry.wire,
+            prompt=entry.prompt,
+            output=entry.output,
+            sampling=entry.sampling,
+            params=entry.params,
+            metadata=entry.metadata,
+            state=entry.state,
+            epochs=self.epochs,
+            traced=entry.traced,
+        )
+        for model in range(len(self.up)):
+            self.send(model, message)
+
+    def _tell_active(self) -> None:
+        """Tell every subserver the N of the windows where it has changed."""
+        held = {wire for wires in self._held.values() for wire in wires if wire in self._by_wire}
+        n = len(self._by_wire) - len(held)
+        if n != self._n_active:
+            self._n_active = n
+            for model in range(len(self.up)):
+                self.send(model, Active(n=n))

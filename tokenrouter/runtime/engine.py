@@ -1,0 +1,224 @@
+"""The in-process engine: every subserver of a plan in this process, on one deterministic queue and clock.
+
+It runs the same subservers, book and messages as the server does; only transport and clock differ. `generate` is the
+Python way in. `events` and `do` let a test choose what happens next: one message delivered or one batch run.
+
+    engine = Engine(plan, base=Path("models"))
+    completions = engine.generate([[1, 2, 3]], Sampling(max_tokens=8))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenrouter.plan.structs import Plan, Value
+from tokenrouter.runtime.book import Book
+from tokenrouter.runtime.errors import RequestRefused
+from tokenrouter.runtime.load import load_subserver
+from tokenrouter.runtime.messages import (
+    Commits,
+    Failed,
+    Held,
+    Ready,
+    Refused,
+    Report,
+    Sampling,
+    ToFrontEnd,
+    Token,
+)
+from tokenrouter.runtime.row import Runner
+from tokenrouter.runtime.subserver import Subserver
+from tokenrouter.runtime.transport import FRONT_END, Channel, Queues
+
+TICK_MS = 1.0  # the clock's advance with each event
+
+
+class Event(NamedTuple):
+    """Something that can happen next: a channel's next message arrives, or a subserver runs a batch."""
+
+    deliver: Channel | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A request's output."""
+
+    prompt: list[int]
+    tokens: list[Token] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[int]:
+        """The output's token ids."""
+        return [token.token for token in self.tokens]
+
+    @property
+    def models(self) -> list[int]:
+        """By token, the model that wrote it."""
+        return [token.model for token in self.tokens]
+
+    @property
+    def finish(self) -> str | None:
+        """How it ended; None where it has not."""
+        return self.tokens[-1].finish if self.tokens else None
+
+
+class Engine:
+    """All subservers of a plan, driven one event at a time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        base: Path | None = None,
+        *,
+        dtype: str | None = None,
+        deterministic: bool = False,
+        models: Sequence[Runner] | None = None,  # instead of loading the plan's
+        max_batch_tokens: int = 512,
+    ) -> None:
+        self.plan = plan
+        self.queues = Queues()
+        self.now = 0.0
+        self.book = Book(plan, lambda to, message: self.queues.send(FRONT_END, to, message))
+        self.completions: dict[int, Completion] = {}  # by request, those that are not taken yet
+        self.refusals: dict[int, str] = {}
+        self._turn = 0
+        self._make: Callable[[int, int], Subserver] = lambda model, epoch: load_subserver(
+            plan,
+            model,
+            lambda to, message: self.queues.send(model, to, message),
+            lambda: self.now,
+            base=base or Path(),
+            dtype=dtype,
+            deterministic=deterministic,
+            runner=None if models is None else models[model],
+            epoch=epoch,
+            max_tokens=max_batch_tokens,
+        )
+        self.subservers = [self._make(model, 1) for model in range(len(plan.models))]
+        for subserver in self.subservers:
+            subserver.announce()
+
+    # --- Requests
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling | Sequence[Sampling] | None = None,
+        params: Mapping[str, float | bool] | None = None,
+        metadata: Mapping[str, Value] | None = None,
+        *,
+        traced: bool = False,
+    ) -> list[Completion]:
+        """Return the completions of prompts that are served together; raises RequestRefused for the first refused."""
+        if sampling is None or isinstance(sampling, Sampling):
+            sampling = [sampling or Sampling()] * len(prompts)
+        requests = [
+            self.submit(list(prompt), each, params, metadata, traced=traced)
+            for prompt, each in zip(prompts, sampling, strict=True)
+        ]
+        self.run()
+        for request in requests:
+            if request in self.refusals:
+                raise RequestRefused(self.refusals.pop(request))
+        return [self.completions.pop(request) for request in requests]
+
+    def submit(
+        self,
+        prompt: list[int],
+        sampling: Sampling | None = None,
+        params: Mapping[str, float | bool] | None = None,
+        metadata: Mapping[str, Value] | None = None,
+        *,
+        traced: bool = False,
+    ) -> int:
+        """Return the number of a new request; raises RequestRefused."""
+        entry = self.book.submit(prompt, sampling or Sampling(), params, metadata, traced=traced)
+        self.completions[entry.request] = Completion(prompt)
+        return entry.request
+
+    def abort(self, request: int) -> None:
+        """End a request early; what it has so far stays in `completions`."""
+        self.book.abort(request)
+
+    # --- Events
+
+    def run(self) -> None:
+        """Let things happen until nothing can any more."""
+        while self.step():
+            pass
+        assert not self.book.entries, f"requests stopped for ever: {list(self.book.entries)}"
+
+    def step(self) -> bool:
+        """Let one thing happen, messages before batches and subservers in turn; False where nothing can."""
+        waiting = self.queues.waiting()
+        if waiting:
+            self.do(Event(waiting[0], None))
+            return True
+        n = len(self.subservers)
+        for at in range(n):
+            model = (self._turn + at) % n
+            if self._step(model, quiet=False):
+                self._turn = model + 1
+                return True
+        # Every message has arrived and no window is full: nothing else can come.
+        return any(self._step(model, quiet=True) for model in range(n))
+
+    def events(self) -> list[Event]:
+        """Return what can happen next; a batch may turn out not to be due."""
+        messages = [Event(channel, None) for channel in self.queues.waiting()]
+        return messages + [Event(None, model) for model in range(len(self.subservers))]
+
+    def do(self, event: Event) -> bool:
+        """Let one thing happen; False where the batch was not due."""
+        if event.deliver is None:
+            assert event.step is not None
+            return self._step(event.step, quiet=False)
+        self.now += TICK_MS
+        message = self.queues.take(event.deliver)
+        receiver = event.deliver[1]
+        if message is None:
+            return True
+        if receiver == FRONT_END:
+            self._receive(message)  # type: ignore[arg-type]  # decoded by the receiver
+        else:
+            self.subservers[receiver].receive(message)  # type: ignore[arg-type]
+        return True
+
+    def _step(self, model: int, *, quiet: bool) -> bool:
+        self.now += TICK_MS
+        return self.subservers[model].step(quiet=quiet)
+
+    def _receive(self, message: ToFrontEnd) -> None:
+        match message:
+            case Commits():
+                for token in self.book.commits(message):
+                    self.completions[token.request].tokens.append(token)
+            case Ready():
+                self.book.ready(message)
+            case Held():
+                self.book.held(message)
+            case Refused():
+                entry = self.book.refused(message.request)
+                if entry is not None:
+                    self.refusals[entry.request] = message.reason
+            case Report() | Failed():
+                pass
+
+    # --- Faults and checks
+
+    def restart(self, model: int) -> None:
+        """Lose a subserver with all that it holds and all that is on its way to it, and start another in its place."""
+        self.queues.drop(model)
+        self.book.down(model)
+        self.subservers[model] = self._make(model, self.subservers[model].epoch + 1)
+        self.subservers[model].announce()
+
+    def check_integrity(self) -> None:
+        """Assert that every page is accounted for, and that an idle engine holds nothing but cached prefixes."""
+        idle = not self.book.entries and not self.queues.waiting()
+        for subserver in self.subservers:
+            subserver.check_integrity(idle=idle)

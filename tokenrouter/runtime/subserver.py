@@ -1,0 +1,355 @@
+"""One model's server: it walks the plan's task graph, and has no other knowledge of the policy.
+
+`receive` takes messages, `step` runs one batch through the graph; whoever drives it (a process with sockets, or the
+in-process engine) brings the transport and the clock. Each task kind has one handler, which takes the requests that
+reach the task in this step and says by which label each leaves; the graph's edges say where that leads.
+
+INVARIANT: a message about a request that is over, or for another epoch of this subserver, changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+from tokenrouter.plan import structs as plan_
+from tokenrouter.plan.structs import Label, Plan
+from tokenrouter.runtime.gate import Gate
+from tokenrouter.runtime.graph import TaskGraph
+from tokenrouter.runtime.messages import (
+    Abort,
+    Active,
+    Admit,
+    Commits,
+    Drain,
+    Handoff,
+    Held,
+    Inspect,
+    Ready,
+    Refused,
+    Report,
+    Token,
+    ToSubserver,
+)
+from tokenrouter.runtime.route import Router
+from tokenrouter.runtime.row import Output, Row, Runner
+from tokenrouter.runtime.sampler import sample
+from tokenrouter.runtime.scheduler import Chunk, Scheduler
+from tokenrouter.runtime.sequence import Sequence, admitted
+from tokenrouter.runtime.state import Decision, advance, count_down, limits
+from tokenrouter.runtime.transport import FRONT_END, Send
+
+log = logging.getLogger("tokenrouter")
+
+MAX_EARLY = 4096  # hand-offs that overtook their Admit
+
+
+class Subserver:
+    """The scheduler, the model and the task graph of one model of a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        model: int,
+        runner: Runner,
+        router: Router,
+        send: Send,
+        now_ms: Callable[[], float],
+        *,
+        epoch: int = 1,
+        max_tokens: int = 512,
+    ) -> None:
+        self.plan = plan
+        self.model = model
+        self.epoch = epoch
+        self.runner = runner
+        self.router = router
+        self.send = send
+        self.now_ms = now_ms
+        self.graph = TaskGraph(plan.subservers[model])
+        self.limits = limits(plan)
+        self.gate = Gate(plan.windows.table[model], plan.windows.max_wait_ms)
+        self.scheduler = Scheduler(runner.capacity_tokens, plan.memory.page_size, max_tokens)
+        self.n_active = 0
+        self.n_steps = 0
+        self.draining = False
+        self._early: dict[int, Handoff] = {}
+        self._last_admitted = 0
+        self._held: list[int] = []
+        self._committed: list[Token] = []
+        self._handlers: dict[type, Callable[..., list[tuple[Label, Row]]]] = {
+            plan_.Extend: self._extend,
+            plan_.Sample: self._sample,
+            plan_.Signals: self._signals,
+            plan_.Route: self._route,
+            plan_.CountDown: self._count_down,
+            plan_.Commit: self._commit,
+            plan_.Park: self._park,
+            plan_.Send: self._send,
+            plan_.Finish: self._finish,
+        }
+
+    # --- Messages
+
+    def announce(self) -> None:
+        """Say that this subserver takes requests."""
+        capacity = self.scheduler.pool.total * self.scheduler.page_size
+        self.send(FRONT_END, Ready(model=self.model, epoch=self.epoch, capacity_tokens=capacity))
+
+    def receive(self, message: ToSubserver) -> None:
+        """Take one message."""
+        match message:
+            case Admit():
+                self._admit(message)
+            case Handoff():
+                self._resume(message)
+            case Abort():
+                self._early.pop(message.request, None)
+                self.scheduler.remove(message.request)
+            case Active():
+                self.n_active = message.n
+            case Drain():
+                self.draining = True
+            case Inspect():
+                self.send(FRONT_END, self.report())
+            case _:
+                assert_never(message)
+
+    def _admit(self, message: Admit) -> None:
+        if message.epochs[self.model] != self.epoch:
+            return  # it was for the subserver before this one
+        self._last_admitted = message.request
+        task = self.graph.only(plan_.Admit)
+        sequence = admitted(message, self.model, eager=task.prefill == "eager")
+        needed = min(sequence.n_prompt + message.sampling.max_tokens, self.limits.context) - 1
+        if not self.scheduler.fits(needed):
+            reason = f"the request may take {needed} tokens, more than the KV pool holds"
+            self.send(FRONT_END, Refused(request=message.request, model=self.model, reason=reason))
+            return
+        self.scheduler.add(sequence)
+        if sequence.owned:
+            self._rest(task.id, sequence)
+        handoff = self._early.pop(message.request, None)
+        if handoff is not None:
+            self._resume(handoff)
+
+    def _resume(self, message: Handoff) -> None:
+        if message.epoch != self.epoch:
+            return
+        sequence = self.scheduler.sequences.get(message.request)
+        if sequence is None:
+            if message.request > self._last_admitted and len(self._early) < MAX_EARLY:
+                self._early[message.request] = message
+            return
+        # A gap here would be a token that this model never reads: better to end, and be started again.
+        assert not sequence.owned and message.start == len(sequence.tokens), (
+            f"request {message.request}: hand-off from {message.start}, {len(sequence.tokens)} tokens here"
+        )
+        sequence.tokens += message.tokens
+        sequence.state = message.state
+        sequence.seen = message.seen
+        sequence.owned = True
+        sequence.parked = False
+        sequence.read_ahead = 0
+        self._rest(self.graph.only(plan_.Resume).id, sequence)
+
+    def _rest(self, task: str, sequence: Sequence) -> None:
+        """Let a request come from outside to the gate."""
+        assert self.graph.follow(task, "next") == self.graph.gate
+        self.scheduler.arrive(sequence)
+        sequence.due_since = self.now_ms()
+
+    # --- One step
+
+    def step(self, *, quiet: bool = False) -> bool:
+        """Run one batch where one is due, and return whether there was one.
+
+        `quiet` says that nothing can arrive any more without this subserver's doing.
+        """
+        chunks = self.scheduler.next_batch(gate_open=self._gate_opens(quiet=quiet))
+        self._tell_held()
+        if not chunks:
+            return False
+        self.n_steps += 1
+        self._walk(chunks)
+        if self._committed:
+            commits = Commits(model=self.model, epoch=self.epoch, tokens=self._committed)
+            self.send(FRONT_END, commits)
+            self._committed = []
+        return True
+
+    def _gate_opens(self, *, quiet: bool) -> bool:
+        waiting = self.scheduler.gated()
+        if not waiting:
+            return False
+        oldest = self.now_ms() - min(sequence.due_since for sequence in waiting)
+        moving = 0 if quiet else self.n_active - len(waiting)
+        return self.gate.due(len(waiting), oldest, self.n_active, moving) is not None
+
+    def wait_ms(self) -> float | None:
+        """Return for how long nothing happens here without a message; None for ever."""
+        waiting = self.scheduler.gated()
+        if not waiting:
+            return None
+        oldest = min(sequence.due_since for sequence in waiting)
+        return max(0.0, oldest + self.gate.max_wait_ms - self.now_ms())
+
+    def _tell_held(self) -> None:
+        """Tell the front end which requests cannot reach the gate, where that has changed."""
+        held = [sequence.request for sequence in self.scheduler.held()]
+        if held != self._held:
+            self._held = held
+            self.send(FRONT_END, Held(model=self.model, epoch=self.epoch, requests=held))
+
+    def _walk(self, chunks: list[Chunk]) -> None:
+        """Take a batch through the graph until each of its requests rests."""
+        at: dict[str, list[Row]] = {self.graph.extend.id: [Row(chunk) for chunk in chunks]}
+        for id_ in self.graph.order:
+            rows = at.pop(id_, None)
+            if not rows:
+                continue
+            task = self.graph.tasks[id_]
+            for label, row in self._handlers[type(task)](task, rows):
+                target = self.graph.follow(id_, label)
+                if target == self.graph.gate:
+                    row.sequence.due_since = self.now_ms()
+                else:
+                    at.setdefault(target, []).append(row)
+
+    # --- Handlers: a task and the requests that reach it, to the label by which each leaves
+
+    def _extend(self, task: plan_.Extend, rows: list[Row]) -> list[tuple[Label, Row]]:
+        chunks = [row.chunk for row in rows]
+        logits, hidden = self.runner.run(chunks, hidden=task.hidden)
+        self.scheduler.done(chunks)
+        sampling = [row for row in rows if row.chunk.samples]
+        output = Output(logits, hidden, self.router.deferred)
+        for at, row in enumerate(sampling):
+            row.output, row.at = output, at
+        return [("next", row) for row in sampling]
+
+    def _sample(self, task: plan_.Sample, rows: list[Row]) -> list[tuple[Label, Row]]:
+        output = rows[0].output
+        assert output is not None
+        sample(output, rows, self.model, self.router.figures(rows))
+        return [("own" if row.sequence.state.home is None else "borrowed", row) for row in rows]
+
+    def _signals(self, task: plan_.Signals, rows: list[Row]) -> list[tuple[Label, Row]]:
+        self.router.evaluate(rows)
+        return [("next", row) for row in rows]
+
+    def _route(self, task: plan_.Route, rows: list[Row]) -> list[tuple[Label, Row]]:
+        self.router.decide(rows)
+        return [("keep" if _decision(row).keep else "drop", row) for row in rows]
+
+    def _count_down(self, task: plan_.CountDown, rows: list[Row]) -> list[tuple[Label, Row]]:
+        for row in rows:
+            row.decision = count_down(row.sequence.state, reached=self.router.reached(row))
+        return [("next", row) for row in rows]
+
+    def _commit(self, task: plan_.Commit, rows: list[Row]) -> list[tuple[Label, Row]]:
+        return [(self._keep(row), row) for row in rows]
+
+    def _keep(self, row: Row) -> Label:
+        """Append a candidate to the output and return where its request goes."""
+        sequence, decision = row.sequence, _decision(row)
+        if not decision.keep:
+            decision = row.decision = decision._replace(keep=True)
+        sequence.tokens.append(row.token)
+        sequence.seen[self.model] = len(sequence.tokens)
+        end = self.limits.end(
+            row.token, sequence.state.position + 1, len(sequence.tokens), sequence.sampling
+        )
+        if decision.target is None and end != "stop":
+            end = "stop"
+        sequence.state = advance(sequence.state, decision, row.windows, ended=end is not None)
+        row.advanced = True
+        self._committed.append(
+            Token(
+                request=sequence.request,
+                token=row.token,
+                model=self.model,
+                rule=decision.rule,
+                logprob=row.logprob,
+                signals=row.signals,
+                state=sequence.state,
+                finish=end,
+            )
+        )
+        if end is not None:
+            return "ended"
+        return "stay" if sequence.state.owner == self.model else "leave"
+
+    def _park(self, task: plan_.Park, rows: list[Row]) -> list[tuple[Label, Row]]:
+        for row in rows:
+            row.sequence.parked = True
+        return [("next", row) for row in rows]
+
+    def _send(self, task: plan_.Send, rows: list[Row]) -> list[tuple[Label, Row]]:
+        for row in rows:
+            sequence = row.sequence
+            if not row.advanced:
+                sequence.state = advance(sequence.state, _decision(row), row.windows, ended=False)
+            peer = sequence.state.owner
+            assert peer in task.peers, (peer, task.peers)
+            start = sequence.seen[peer]
+            sequence.seen[peer] = len(sequence.tokens)
+            sequence.owned = False
+            if not sequence.parked:
+                self.scheduler.release(sequence)
+            handoff = Handoff(
+                request=sequence.request,
+                epoch=sequence.epochs[peer],
+                start=start,
+                tokens=sequence.tokens[start:],
+                seen=sequence.seen,
+                state=sequence.state,
+            )
+            self.send(peer, handoff)
+        return []
+
+    def _finish(self, task: plan_.Finish, rows: list[Row]) -> list[tuple[Label, Row]]:
+        for row in rows:
+            self.scheduler.remove(row.sequence.request)
+        return []
+
+    # --- What it holds
+
+    def report(self) -> Report:
+        """Return what this subserver holds, and whether it adds up."""
+        problem = ""
+        try:
+            self.scheduler.check()
+        except AssertionError as error:
+            problem = str(error) or "the pool does not add up"
+        sequences = self.scheduler.sequences.values()
+        pool = self.scheduler.pool
+        return Report(
+            model=self.model,
+            epoch=self.epoch,
+            running=sum(s.owned for s in sequences),
+            pending=sum(not s.owned for s in sequences),
+            pages=pool.total,
+            free=pool.n_free,
+            kept=pool.n_kept,
+            preempted=self.scheduler.n_preempted,
+            steps=self.n_steps,
+            problem=problem,
+        )
+
+    def check_integrity(self, *, idle: bool = True) -> None:
+        """Assert that the pool adds up and, where nothing is served, that nothing is left of anything."""
+        report = self.report()
+        assert not report.problem, report.problem
+        if idle:
+            assert not self.scheduler.sequences, f"requests left: {list(self.scheduler.sequences)}"
+            assert not self._early, f"hand-offs left: {list(self._early)}"
+            assert report.free + report.kept == report.pages, report
+
+
+def _decision(row: Row) -> Decision:
+    """Return what was decided; a graph that asks nobody keeps the candidate and stays."""
+    if row.decision is None:
+        row.decision = Decision(keep=True, target=row.sequence.state.owner)
+    return row.decision

@@ -1,0 +1,127 @@
+"""How messages travel: through queues of one process, or through ZeroMQ sockets.
+
+Both carry the same bytes, and both keep the order between one sender and one receiver and promise nothing else. What
+arrives is decoded as a message or thrown away with one line in the log; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import zmq
+
+from tokenrouter.runtime.messages import (
+    ToFrontEnd,
+    ToSubserver,
+    decode_to_front_end,
+    decode_to_subserver,
+    encode,
+)
+
+log = logging.getLogger("tokenrouter")
+
+FRONT_END = -1  # the front end's address; a subserver's is the index of its model
+Message = ToSubserver | ToFrontEnd
+Send = Callable[[int, Message], None]  # (receiver, message)
+Channel = tuple[int, int]  # (sender, receiver)
+
+
+def parse(data: bytes, receiver: int) -> Message | None:
+    """Return the message in `data`; None, and a line in the log, where there is none."""
+    decode = decode_to_front_end if receiver == FRONT_END else decode_to_subserver
+    try:
+        return decode(data)
+    except msgspec.DecodeError as error:
+        log.warning("threw away %d bytes that are no message: %s", len(data), error)
+        return None
+
+
+class Queues:
+    """Deterministic transport inside one process: messages wait in their channel until somebody delivers them."""
+
+    def __init__(self) -> None:
+        self.channels: dict[Channel, deque[tuple[int, bytes]]] = {}
+        self._sent = 0
+
+    def send(self, sender: int, receiver: int, message: Message) -> None:
+        """Put a message into its channel."""
+        self._sent += 1
+        entry = (self._sent, encode(message))
+        self.channels.setdefault((sender, receiver), deque()).append(entry)
+
+    def waiting(self) -> list[Channel]:
+        """Return the channels with something in them, the one with the oldest message first."""
+        full = [channel for channel, queue in self.channels.items() if queue]
+        return sorted(full, key=lambda channel: self.channels[channel][0][0])
+
+    def take(self, channel: Channel) -> Message | None:
+        """Return the next message of a channel."""
+        _, data = self.channels[channel].popleft()
+        return parse(data, channel[1])
+
+    def drop(self, address: int) -> None:
+        """Lose what is under way to an address, as when a process dies."""
+        for (_, receiver), queue in self.channels.items():
+            if receiver == address:
+                queue.clear()
+
+
+def endpoint(directory: Path, address: int) -> str:
+    """Return where an address listens on this machine."""
+    name = "front" if address == FRONT_END else f"m{address}"
+    return f"ipc://{directory}/{name}"
+
+
+class Sockets:
+    """ZeroMQ transport of one process: one socket that listens, one for each address that it talks to.
+
+    Sending never waits: what cannot be sent now is kept by ZeroMQ's own threads, also while a peer is being restarted.
+    """
+
+    def __init__(self, address: int, endpoints: dict[int, str]) -> None:
+        self.address = address
+        self.endpoints = endpoints
+        self.context = zmq.Context()
+        self.inbox: zmq.Socket[bytes] = self.context.socket(zmq.PULL)
+        self.inbox.setsockopt(zmq.RCVHWM, 0)
+        self.inbox.setsockopt(zmq.LINGER, 0)
+        self.inbox.bind(endpoints[address])
+        self._outboxes: dict[int, zmq.Socket[bytes]] = {}
+
+    def send(self, receiver: int, message: Message) -> None:
+        """Hand a message over for sending."""
+        outbox = self._outboxes.get(receiver)
+        if outbox is None:
+            outbox = self.context.socket(zmq.PUSH)
+            outbox.setsockopt(zmq.SNDHWM, 0)
+            outbox.setsockopt(zmq.LINGER, 1000)
+            outbox.connect(self.endpoints[receiver])
+            self._outboxes[receiver] = outbox
+        outbox.send(encode(message), zmq.NOBLOCK)
+
+    def receive(self) -> list[Message]:
+        """Return what has arrived, without waiting."""
+        found: list[Message] = []
+        while True:
+            try:
+                data = self.inbox.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return found
+            message = parse(data, self.address)
+            if message is not None:
+                found.append(message)
+
+    def wait(self, timeout_ms: float) -> None:
+        """Wait until something arrives, or for so long."""
+        self.inbox.poll(max(0, round(timeout_ms)))
+
+    def close(self) -> None:
+        """Close every socket; what was sent just now still leaves, for at most a second."""
+        self.inbox.close()
+        for outbox in self._outboxes.values():
+            outbox.close()
+        self.context.term()
