@@ -8,10 +8,12 @@ from tokenrouter.server.admission import Limits, choice_seed, prepare
 from tokenrouter.server.errors import ApiError
 from tokenrouter.server.protocol import CompletionRequest, read
 
+LIMITS = Limits(vocabulary=60, context=80)
+
 
 def admit(plan, prompts=([1, 2, 3],), max_tokens=16, **fields):
     request = read(json.dumps({"prompt": "x", **fields}).encode(), CompletionRequest)
-    return prepare(plan, Limits.of(plan), request, prompts, max_tokens, "prompt")
+    return prepare(plan, LIMITS, request, prompts, max_tokens, "prompt")
 
 
 def refused(plan, **fields):
@@ -30,8 +32,7 @@ def test_the_defaults_are_openais(plan):
     assert work.params == {}
 
 
-def test_the_smallest_of_contexts_and_pools_bounds_prompt_and_output(plan):
-    assert Limits.of(plan).context == 80
+def test_the_context_bounds_prompt_and_output_together(plan):
     assert admit(plan, prompts=[[1] * 79], max_tokens=None).jobs[0].sampling.max_tokens == 1
     assert admit(plan, prompts=[[1] * 64]).jobs[0].sampling.max_tokens == 16
 

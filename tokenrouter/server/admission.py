@@ -54,12 +54,6 @@ class Limits(NamedTuple):
     vocabulary: int  # ids that the tokenizer knows
     context: int  # most tokens of prompt and output together that every model can hold
 
-    @classmethod
-    def of(cls, plan: Plan) -> Limits:
-        """Return the limits as far as the plan knows them."""
-        context = min(plan.memory.capacity_tokens, *(model.context for model in plan.models))
-        return cls(plan.tokenizer.size, context)
-
 
 def prepare(
     plan: Plan,

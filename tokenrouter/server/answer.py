@@ -6,14 +6,13 @@ Text and chat completions differ in the shape of a choice and in nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from tokenrouter.plan.structs import Plan
 from tokenrouter.server.admission import Work
 from tokenrouter.server.generation import Generation, Progress
 from tokenrouter.server.replies import (
@@ -21,17 +20,15 @@ from tokenrouter.server.replies import (
     ChatChoice,
     ChatPiece,
     Choice,
-    CompletionTokensDetails,
     Delta,
     Reply,
     RouteReport,
-    RuleCount,
     TextChoice,
-    TracedToken,
     Usage,
     encode,
 )
-from tokenrouter.server.transcript import Transcript, Written
+from tokenrouter.server.report import Reporter
+from tokenrouter.server.transcript import Written
 
 Surface = Literal["text", "chat"]
 
@@ -42,7 +39,7 @@ class Answer:
 
     surface: Surface
     name: str  # the model that the client asked for
-    plan: Plan
+    reporter: Reporter
     work: Work
     generation: Generation
     created: int
@@ -77,17 +74,7 @@ class Answer:
 
     def usage(self) -> Usage:
         """Return the tokens that count so far."""
-        written = [t.n_tokens for t in self.generation.transcripts]
-        by_model = {
-            model.name: sum(t.by_model[i] for t in self.generation.transcripts)
-            for i, model in enumerate(self.plan.models)
-        }
-        return Usage(
-            prompt_tokens=self.work.n_prompt_tokens,
-            completion_tokens=sum(written),
-            total_tokens=self.work.n_prompt_tokens + sum(written),
-            completion_tokens_details=CompletionTokensDetails(tokens_by_model=by_model),
-        )
+        return self.reporter.usage(self.work.n_prompt_tokens, self.generation.transcripts)
 
     def _reply(self, choices: list[Choice], usage: Usage | UnsetType | None) -> Reply:
         if self.surface == "text":
@@ -107,9 +94,10 @@ class Answer:
         )
 
     def _choice(self, index: int, text: str, trace: list[Written]) -> Choice:
-        transcript = self.generation.transcripts[index]
-        finish = transcript.finish or "length"  # a choice of no tokens never started
-        route = self._report(index, transcript, trace)
+        finish = (
+            self.generation.transcripts[index].finish or "length"
+        )  # a choice of no tokens never started
+        route = self._route(index, trace)
         if self.surface == "text":
             return TextChoice(index=index, text=text, finish_reason=finish, route=route)
         message = AnswerMessage(content=text)
@@ -119,9 +107,9 @@ class Answer:
         index, (text, tokens, finish) = progress
         route: RouteReport | UnsetType = UNSET
         if finish:
-            route = self._report(index, self.generation.transcripts[index], tokens)
+            route = self._route(index, tokens)
         elif self.work.traced:
-            route = RouteReport(trace=self._trace(tokens))
+            route = RouteReport(trace=self.reporter.trace(tokens))
         if self.surface == "text":
             return TextChoice(index=index, text=text, finish_reason=finish, route=route)
         role: Literal["assistant"] | UnsetType = UNSET if index in self._opened else "assistant"
@@ -129,35 +117,9 @@ class Answer:
         delta = Delta(role=role, content=text)
         return ChatPiece(index=index, delta=delta, finish_reason=finish, route=route)
 
-    def _report(self, index: int, transcript: Transcript, tokens: Sequence[Written]) -> RouteReport:
-        by_rule = sorted(
-            transcript.by_rule.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0])
+    def _route(self, index: int, tokens: list[Written]) -> RouteReport:
+        return self.reporter.route(
+            self.work.jobs[index].sampling.seed,
+            self.generation.transcripts[index],
+            tokens if self.work.traced else None,
         )
-        return RouteReport(
-            seed=self.work.jobs[index].sampling.seed,
-            handoffs=transcript.handoffs,
-            tokens_by_model={
-                model.name: transcript.by_model[i] for i, model in enumerate(self.plan.models)
-            },
-            tokens_by_rule=[self._rule(model, rule, n) for (model, rule), n in by_rule],
-            trace=self._trace(tokens) if self.work.traced else UNSET,
-        )
-
-    def _rule(self, model: int, rule: int | None, n: int) -> RuleCount:
-        lines = {(r.model, r.rule): r.line for r in self.plan.provenance.rules}
-        name = self.plan.models[model].name
-        line = None if rule is None else lines.get((model, rule))
-        return RuleCount(model=name, rule=rule, line=line, tokens=n)
-
-    def _trace(self, tokens: Sequence[Written]) -> list[TracedToken]:
-        return [
-            TracedToken(
-                id=token.token,
-                text=text,
-                model=self.plan.models[token.model].name,
-                rule=token.rule,
-                logprob=token.logprob,
-                signals=token.signals,
-            )
-            for token, text in tokens
-        ]

@@ -21,6 +21,7 @@ class TracedToken(msgspec.Struct, frozen=True, kw_only=True):
     text: str  # empty where the token only begins or continues a character, is special, or was cut away
     model: str
     rule: int | None  # of the model's program; null inside a borrowed stay
+    line: int | None  # of the policy's source
     logprob: float  # of the token under the raw distribution of its model
     signals: dict[str, float]
 
@@ -168,6 +169,25 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /health`: the process answers."""
 
     status: Literal["ok"] = "ok"
+
+
+class TraceLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `trc run --trace`: a token as in `route.trace`, its place, and when it was committed."""
+
+    position: int  # in the output, from 0
+    ms: float  # since the request was submitted
+    token: TracedToken
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What `trc run --json` prints."""
+
+    policy: str
+    text: str
+    finish_reason: Finish
+    seconds: float  # without loading
+    usage: Usage
+    route: RouteReport
 
 
 encode = msgspec.json.Encoder().encode

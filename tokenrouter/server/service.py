@@ -22,6 +22,7 @@ from tokenrouter.server.errors import ApiError, bad_request, no_such_model, not_
 from tokenrouter.server.generation import Generation
 from tokenrouter.server.protocol import ChatRequest, CompletionRequest, GenerationRequest
 from tokenrouter.server.replies import ModelCard, ParamCard, Readiness, RouteCard
+from tokenrouter.server.report import Reporter
 
 DEFAULT_MAX_TOKENS = 16  # of a text completion, as OpenAI's
 BODY_LIMIT_BYTES = 4 << 20
@@ -60,10 +61,10 @@ class Service:
         status = "draining" if self.draining else "ready" if self.client.ready else "not ready"
         return Readiness(status=status, models=models)
 
+    @property
     def limits(self) -> Limits:
         """What bounds a request, as the running subservers know it."""
-        known = Limits.of(self.plan)
-        return known._replace(context=min(known.context, self.client.longest))
+        return Limits(self.plan.tokenizer.size, self.client.longest)
 
     def card(self) -> ModelCard:
         """What `/v1/models` tells."""
@@ -76,7 +77,7 @@ class Service:
             params=params,
             program_hash=self.plan.program_hash,
         )
-        context = Limits.of(self.plan).context
+        context = self.limits.context
         return ModelCard(id=self.name, created=self.created, context=context, route=route)
 
     def _new_detokenizer(self) -> Detokenizer:
@@ -105,8 +106,7 @@ class Service:
             raise
         except TokenRouterError as error:
             raise bad_request(str(error), field) from error
-        limits = self.limits()
-        return prepare(self.plan, limits, request, prompts, _max_tokens(request), field)
+        return prepare(self.plan, self.limits, request, prompts, _max_tokens(request), field)
 
     async def _prompts(self, request: GenerationRequest) -> list[list[int]]:
         if isinstance(request, CompletionRequest):
@@ -122,7 +122,7 @@ class Service:
         return Answer(
             surface="text" if isinstance(request, CompletionRequest) else "chat",
             name=self.name,
-            plan=self.plan,
+            reporter=Reporter(self.plan),
             work=work,
             generation=Generation(self.client, work, self._new_detokenizer),
             created=int(time.time()),
