@@ -1,0 +1,105 @@
+"""`trc explain`, `trc diff` and `trc graph` on a plan."""
+
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from tests.plan.conftest import model
+from tests.plan.conftest import plan as plan_fixture
+from tokenrouter import cli
+from tokenrouter.plan import structs as s
+from tokenrouter.plan.diff import diff
+from tokenrouter.plan.graph import mermaid, tasks, transitions
+from tokenrouter.plan.hash import seal
+from tokenrouter.plan.io import write
+from tokenrouter.plan.show import show
+from tokenrouter.plan.svg import svg
+
+plan = plan_fixture
+replace = msgspec.structs.replace
+
+
+@pytest.fixture
+def file(plan, tmp_path):
+    write(seal(plan), tmp_path / "plan.json")
+    return tmp_path / "plan.json"
+
+
+def test_explain_prints_the_page(plan, file, capsys):
+    assert cli.main(["explain", str(file)]) == 0
+    assert capsys.readouterr().out == show(seal(plan))
+
+
+def test_explain_of_what_is_no_plan_is_one_line(tmp_path, capsys):
+    assert cli.main(["explain", str(tmp_path / "plan.json")]) == 1
+    assert capsys.readouterr().err == (
+        f"trc explain: {tmp_path / 'plan.json'}: no such plan; `trc compile` writes one\n"
+    )
+
+
+def test_equal_plans_have_no_difference(plan):
+    moved = replace(plan.models[0], use="elsewhere/small")
+
+    assert diff(plan, replace(plan, producer="other", models=[moved, plan.models[1]])) == ""
+
+
+def test_a_difference_is_told_for_a_reviewer(plan, golden):
+    small, large = plan.programs
+    rules = [small.rules[0], replace(small.rules[1], keep=True), *small.rules[2:]]
+    changed = replace(
+        plan,
+        models=[
+            plan.models[0],
+            model("large", cost=5.0, prefill="lazy", kv_bytes_per_token=192),
+            model("mid"),
+        ],
+        params=[replace(plan.params[0], value=0.5)],
+        programs=[replace(small, rules=rules), large, s.Program(rules=[small.rules[-1]])],
+        claims=[],
+        windows=replace(plan.windows, max_wait_ms=20.0),
+    )
+
+    golden(diff(plan, changed))
+
+
+def test_diff_tells_by_its_status_whether_the_meaning_changed(plan, file, tmp_path, capsys):
+    tuned = replace(plan, windows=replace(plan.windows, max_wait_ms=20.0))
+    meant = replace(plan, params=[replace(plan.params[0], value=0.5)])
+    write(seal(tuned), tmp_path / "tuned.json")
+    write(seal(meant), tmp_path / "meant.json")
+
+    assert cli.main(["diff", "--exit-code", str(file), str(tmp_path / "tuned.json")]) == 0
+    assert cli.main(["diff", "--exit-code", str(file), str(tmp_path / "meant.json")]) == 1
+    assert cli.main(["diff", str(file), str(tmp_path / "meant.json")]) == 0
+    assert "param tau: value 0.35 -> 0.5" in capsys.readouterr().out
+
+
+def test_the_transition_graph_names_every_rule(plan, golden):
+    golden(mermaid(transitions(plan)))
+
+
+def test_the_task_graph_is_drawn_as_it_stands(plan, golden):
+    golden(mermaid(tasks(plan, 1)))
+
+
+def test_an_svg_holds_every_box_and_every_text(plan):
+    graph = transitions(plan)
+    root = ET.fromstring(svg(graph))
+
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {node.text for node in graph.nodes} <= set(texts)
+    labelled = [arrow for arrow in graph.arrows if arrow.text]
+    assert sum(text.endswith(arrow.text) for arrow in labelled for text in texts) >= len(labelled)
+    boxes = [
+        (float(r.get("x")), float(r.get("y")))
+        for r in root.iter("{http://www.w3.org/2000/svg}rect")
+    ]
+    assert len(boxes) == len(graph.nodes) == len(set(boxes))
+
+
+def test_graph_writes_a_file_and_refuses_an_unknown_model(file, tmp_path, capsys):
+    assert cli.main(["graph", str(file), "--format", "svg", "-o", str(tmp_path / "g.svg")]) == 0
+    assert (tmp_path / "g.svg").read_text().startswith("<svg ")
+    assert cli.main(["graph", str(file), "--tasks", "larg"]) == 1
+    assert capsys.readouterr().err.endswith("no model `larg`; there are `small`, `large`\n")
