@@ -75,12 +75,8 @@ def invariant_attention(
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:
-    """Return matrix products, one for each block and key head, never a single one: that takes another path."""
-    n, heads = a.shape[:2]
-    a, b = a.flatten(0, 1), b.flatten(0, 1)
-    if n * heads == 1:
-        return torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1))[:1, None]
-    return torch.bmm(a, b).unflatten(0, (n, heads))
+    """Return matrix products, one for each block of queries and key head."""
+    return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
 
 
 def _blocks(ragged: Ragged) -> _Blocks:

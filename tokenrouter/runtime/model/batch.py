@@ -1,0 +1,76 @@
+"""One batch for a model: the new tokens of each request, be it a prefill chunk, a return from a peer or a decode.
+
+All are extends of 1..n tokens, laid out one after the other without padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tokenrouter_kernels import Ragged
+
+
+class Extension(NamedTuple):
+    """One request's part of a batch."""
+
+    tokens: Sequence[int]  # that the model has not seen, at least one
+    start: int  # position of tokens[0]; all before it are in the cache
+    pages: Sequence[
+        int
+    ]  # the request's pages in order; they hold at least start + len(tokens) tokens
+    samples: bool = True  # whether the last token's logits are wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendBatch:
+    """T new tokens of R requests, S of which want the logits after their last token."""
+
+    token_ids: Tensor  # [T] int64
+    positions: Tensor  # [T] int64
+    slots: Tensor  # [T] int64: where their keys and values go
+    logits_rows: Tensor  # [S] int64: rows among T, in request order
+    ragged: Ragged
+
+    @classmethod
+    def of(
+        cls,
+        extensions: Sequence[Extension],
+        page_size: int,
+        device: torch.device | str = "cpu",
+    ) -> ExtendBatch:
+        """Return the batch of some requests, in their order."""
+        assert extensions
+        offsets, lengths, token_ids, positions, rows = [0], [], [], [], []
+        slots: list[int] = []
+        for tokens, start, pages, samples in extensions:
+            end = start + len(tokens)
+            assert tokens and end <= len(pages) * page_size, (start, len(tokens), len(pages))
+            token_ids += tokens
+            positions += range(start, end)
+            slots += [
+                pages[at // page_size] * page_size + at % page_size for at in range(start, end)
+            ]
+            offsets.append(len(token_ids))
+            lengths.append(end)
+            if samples:
+                rows.append(len(token_ids) - 1)
+        width = max(-(-length // page_size) for length in lengths)
+        table = [[*list(e.pages)[:width], *([0] * (width - len(e.pages)))] for e in extensions]
+
+        def tensor(values: object) -> Tensor:
+            return torch.tensor(values, dtype=torch.int64, device=device)
+
+        ragged = Ragged(offsets, lengths, tensor(table), page_size)
+        return cls(tensor(token_ids), tensor(positions), tensor(slots), tensor(rows), ragged)
+
+
+class ExtendOutput(NamedTuple):
+    """What a batch gave, a row for each request that samples, in their order."""
+
+    logits: Tensor  # [S, vocab rows], in the model's dtype, padding rows included
+    hidden: Tensor | None  # [S, H] after the final norm; None where nobody asked
