@@ -120,8 +120,8 @@ def _model(decl: ModelDecl, fact: Facts, prefill: tasks.Prefill) -> s.Model:
 
 def _tokenizer(auto: Automaton, facts: list[Facts], place: dict[str, int]) -> s.Tokenizer:
     return s.Tokenizer(
-        digest=facts[0].vocabulary,
-        size=facts[0].tokens,
+        digest=facts[0].vocabulary.digest,
+        size=len(facts[0].vocabulary.table),
         eos_ids=sorted({id_ for fact in facts for id_ in fact.stop_ids}),
         template_from=place[auto.template_from or auto.start_model()],
     )

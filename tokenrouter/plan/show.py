@@ -150,7 +150,8 @@ def _detail(plan: Plan, task: Task) -> str:
 
 def _windows(plan: Plan) -> Iterator[str]:
     windows, memory = plan.windows, plan.memory
-    yield f"windows by active requests, up to {windows.max_active}, from {windows.source}"
+    basis = "not tuned" if windows.source == "none" else f"from {windows.source} step times"
+    yield f"windows by active requests, up to {windows.max_active} ({basis})"
     for model, row in zip(plan.models, windows.table, strict=True):
         yield f"  {model.name}: {_runs(row)}"
     yield f"  longest wait {number(windows.max_wait_ms)} ms; objective {windows.objective}"
