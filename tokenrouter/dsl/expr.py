@@ -1,0 +1,205 @@
+"""Expressions of the resolved policy. Import them from `tokenrouter.dsl.hir`.
+
+`unit` is that of the value. Spans take no part in equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tokenrouter.diagnostics import Span
+from tokenrouter.signals import Unit
+
+Class = Literal["code", "number", "word", "space", "newline", "punct", "special"]
+Sign = Literal["<", "<=", ">", ">=", "==", "!="]
+Value = bool | float | str
+
+
+def place() -> Span:
+    """Return the place of what no text was written for."""
+    return Span(0, 0, 1, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal in base units."""
+
+    value: Value
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ParamRef:
+    """The request's value of a param."""
+
+    name: str
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class VarRef:
+    """A request variable before this step's `set`."""
+
+    name: str
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRef:
+    """A signal of `tokenrouter.signals`; its arguments are whole numbers or names of models."""
+
+    name: str
+    args: tuple[int | str, ...]
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRef:
+    """The output of a router head, a probability."""
+
+    name: str
+    unit: Unit = "prob"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """An aggregate of a number over the last `n` rule-evaluated steps at this model, this one included."""
+
+    kind: Literal["mean", "ewma", "max"]
+    of: Expr
+    n: int
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIn:
+    """Whether the candidate's text is one of these: `token is "a"`, `token in {"a", "b"}`."""
+
+    texts: tuple[str, ...]
+    unit: Unit = "bool"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassIs:
+    """Whether the candidate's text falls into a lexical class."""
+
+    name: Class
+    unit: Unit = "bool"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestField:
+    """`request.NAME`: metadata of the client; its type is that of its place, its default "", 0 or false."""
+
+    name: str
+    default: Value
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison of two values of one unit; only `==` and `!=` between bools or texts."""
+
+    sign: Sign
+    left: Expr
+    right: Expr
+    unit: Unit = "bool"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Arith:
+    """Arithmetic on two numbers; x / 0 is 0. A unary minus is `0 - x`."""
+
+    sign: Literal["+", "-", "*", "/"]
+    left: Expr
+    right: Expr
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """`a and b and ...`."""
+
+    of: tuple[Expr, ...]
+    unit: Unit = "bool"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """`a or b or ...`."""
+
+    of: tuple[Expr, ...]
+    unit: Unit = "bool"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`not a`."""
+
+    of: Expr
+    unit: Unit = "bool"
+    span: Span = field(default_factory=place, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A use of a derived signal: it means `of`, and people call it `name`."""
+
+    name: str
+    of: Expr
+    unit: Unit
+    span: Span = field(default_factory=place, compare=False)
+
+
+Expr = (
+    Const
+    | ParamRef
+    | VarRef
+    | SignalRef
+    | HeadRef
+    | Window
+    | TokenIn
+    | ClassIs
+    | RequestField
+    | Compare
+    | Arith
+    | AllOf
+    | AnyOf
+    | Not
+    | Derived
+)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the operands of an expression, in order."""
+    match expr:
+        case Compare() | Arith():
+            return (expr.left, expr.right)
+        case AllOf() | AnyOf():
+            return expr.of
+        case Not() | Window() | Derived():
+            return (expr.of,)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and everything in it, operands first."""
+    for child in children(expr):
+        yield from walk(child)
+    yield expr
