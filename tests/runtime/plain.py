@@ -74,7 +74,7 @@ def serve(plan, prompt, sampling):
         token = candidate(logits, sampling, position, owner)
         program = plan.programs[owner]
 
-        def holds(at, logits=logits, position=position, program=program):
+        def holds(at, logits=logits, position=position, program=program, owner=owner):
             return at is None or node(program.nodes, at, logits, sampling, position, owner)
 
         keep, then, new = True, owner, None

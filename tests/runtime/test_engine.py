@@ -8,7 +8,7 @@ import pytest
 from tests.runtime import plain
 from tests.runtime.toy import PLANS, greedy, ping_pong, prompts, seeded, toys
 from tokenrouter.runtime.engine import Engine
-from tokenrouter.runtime.messages import Handoff, Sampling
+from tokenrouter.runtime.messages import Handoff, Sampling, decode_to_subserver
 
 N = 10
 
@@ -194,7 +194,7 @@ def test_a_handoff_for_a_subserver_before_this_one_is_dropped():
     engine = Engine(plan, models=toys(plan))
     request = engine.submit(*cases(1)[0])
     channel = until_handoff(engine)
-    message = engine.queues.take(channel)
+    message = decode_to_subserver(engine.queues.take(channel))
     assert isinstance(message, Handoff)
 
     engine.restart(1)

@@ -10,7 +10,7 @@ INVARIANT: a request's tokens are delivered in order, each once, whatever order 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,10 +27,10 @@ from tokenrouter.runtime.messages import (
     RouteState,
     Sampling,
     Token,
+    ToSubserver,
 )
 from tokenrouter.runtime.start import first_owner
 from tokenrouter.runtime.state import initial
-from tokenrouter.runtime.transport import Send
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +52,9 @@ class Entry:
 class Book:
     """All requests of one plan, from submission to their last token."""
 
-    def __init__(self, plan: Plan, send: Send, max_waiting: int = 1024) -> None:
+    def __init__(
+        self, plan: Plan, send: Callable[[int, ToSubserver], None], max_waiting: int = 1024
+    ) -> None:
         self.plan = plan
         self.send = send
         self.max_waiting = max_waiting

@@ -13,13 +13,43 @@ or tokenizers: token ids go in, `messages.Token`s come out, in order, each exact
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from tokenrouter.plan.structs import Plan, Value
-from tokenrouter.runtime.messages import Sampling, Token
+from tokenrouter.runtime.book import Book
+from tokenrouter.runtime.errors import RequestRefused, StartFailed, SubserverLost
+from tokenrouter.runtime.launch import Processes
+from tokenrouter.runtime.messages import (
+    Commits,
+    Drain,
+    Failed,
+    Held,
+    Inspect,
+    Ready,
+    Refused,
+    Report,
+    Sampling,
+    ToFrontEnd,
+    Token,
+    ToSubserver,
+)
+from tokenrouter.runtime.settings import Settings
+from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
+
+log = logging.getLogger("tokenrouter")
+
+Progress = Callable[[str], None]
+
+WATCH_S = 0.05  # between two looks at the processes
+RESTARTS, RESTART_WINDOW_S = 5, 60.0  # so many deaths of one model within this time are too many
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +79,31 @@ class Ticket:
     just ends.
     """
 
-    request: int
+    def __init__(self, request: int) -> None:
+        self.request = request
+        self._queue: asyncio.Queue[Token | Exception | None] = asyncio.Queue()
+        self._over = False
+
+    def put(self, item: Token | Exception | None) -> None:
+        """Give the reader a token, a reason why there are no more, or the plain end."""
+        self._queue.put_nowait(item)
 
     def __aiter__(self) -> AsyncIterator[Token]:
         """Return the tokens from the first one that was not yet taken."""
-        raise NotImplementedError
+        return self
+
+    async def __anext__(self) -> Token:
+        """Return the next token."""
+        if self._over:
+            raise StopAsyncIteration
+        item = await self._queue.get()
+        if isinstance(item, Token):
+            self._over = item.finish is not None
+            return item
+        self._over = True
+        if item is None:
+            raise StopAsyncIteration
+        raise item
 
 
 class Client:
@@ -69,45 +119,251 @@ class Client:
         threads: int | None = None,  # for each subserver; a share of the cores where None
         max_waiting: int = 1024,  # requests beyond the admitted ones before `submit` refuses
     ) -> None:
-        raise NotImplementedError
+        self.plan = plan
+        self.settings = Settings(
+            base=str((base or Path()).absolute()),
+            dtype=dtype,
+            deterministic=deterministic,
+            threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
+        )
+        self._book = Book(plan, self._send, max_waiting)
+        self._tickets: dict[int, Ticket] = {}
+        self._processes: Processes | None = None
+        self._sockets: Sockets | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._progress: Progress = lambda line: None
+        self._changed = asyncio.Event()  # a subserver is up or down, or a request is over
+        self._failure: str | None = None  # why nothing can be served any more
+        self._closing = False
+        self._started_at: dict[int, float] = {}
+        self._deaths: dict[int, deque[float]] = {}
+        self._reports: dict[int, asyncio.Future[Report]] = {}
+
+    # --- What the server asks
 
     @property
     def ready(self) -> bool:
         """Whether every subserver is up."""
-        raise NotImplementedError
+        return all(self._book.up) and not self._closing and self._failure is None
 
     @property
     def longest(self) -> int:
         """The most tokens of prompt and output together that a request may ask for."""
-        raise NotImplementedError
-
-    async def start(self, progress: Callable[[str], None] | None = None) -> None:
-        """Start the subservers and return when all are ready; raises StartFailed, and then no process is left."""
-        raise NotImplementedError
+        return self._book.longest
 
     def submit(
         self,
         prompt: list[int],
         sampling: Sampling,
-        params: dict[str, float | bool] | None = None,
-        metadata: dict[str, Value] | None = None,
+        params: Mapping[str, float | bool] | None = None,
+        metadata: Mapping[str, Value] | None = None,
         *,
         traced: bool = False,
     ) -> Ticket:
-        """Admit or queue a request, from the event loop's thread; raises RequestRefused.
+        """Admit or queue a request, from the event loop's thread; raises RequestRefused and SubserverLost.
 
         `params` sets dials of the policy by name; an unknown name or a value outside its bounds is refused.
         """
-        raise NotImplementedError
+        if self._failure is not None:
+            raise SubserverLost(self._failure)
+        if self._closing or self._sockets is None:
+            raise RequestRefused("the server is not taking requests", "closing")
+        entry = self._book.submit(prompt, sampling, params, metadata, traced=traced)
+        ticket = self._tickets[entry.request] = Ticket(entry.request)
+        return ticket
 
     def abort(self, request: int) -> None:
         """End a request early, wherever it is; one that is over already is no error."""
-        raise NotImplementedError
+        self._book.abort(request)
+        self._end(request, None)
 
     def status(self) -> Status:
         """Return what is running and waiting, and how each subserver is."""
-        raise NotImplementedError
+        pids = [None if self._processes is None else self._processes.pid(m) for m in self._models]
+        return Status(
+            ready=self.ready,
+            running=self._book.n_running,
+            waiting=len(self._book.waiting),
+            models=[
+                ModelStatus(
+                    name=model.name,
+                    ready=self._book.up[at],
+                    epoch=self._book.epochs[at],
+                    pid=pids[at],
+                    capacity_tokens=self._book.capacity,
+                )
+                for at, model in enumerate(self.plan.models)
+            ],
+        )
+
+    async def inspect(self, timeout_s: float = 10.0) -> list[Report]:
+        """Return what each subserver holds now; raises TimeoutError where one does not answer."""
+        loop = asyncio.get_running_loop()
+        for model in self._models:
+            if model not in self._reports or self._reports[model].done():
+                self._reports[model] = loop.create_future()
+                self._send(model, Inspect())
+        waiting = [asyncio.shield(self._reports[model]) for model in self._models]
+        return await asyncio.wait_for(asyncio.gather(*waiting), timeout_s)
+
+    # --- Start and end
+
+    async def start(self, progress: Progress | None = None) -> None:
+        """Start the subservers and return when all are ready; raises StartFailed, and then no process is left."""
+        assert self._processes is None, "a client starts once"
+        if self._closing:
+            raise StartFailed("the server was closed before it started")
+        self._progress = progress or self._progress
+        self._processes = Processes(self.plan, self.settings)
+        addresses = [FRONT_END, *self._models]
+        directory = self._processes.directory
+        self._sockets = Sockets(FRONT_END, {at: endpoint(directory, at) for at in addresses})
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._sockets.fileno(), self._receive)
+        for model in self._models:
+            self._start(model)
+        self._watch = loop.create_task(self._watch_processes())
+        while not all(self._book.up):
+            if self._failure is not None or self._closing:
+                reason = self._failure or "the server was closed while it started"
+                await self.close(0)
+                raise StartFailed(reason)
+            await self._change()
 
     async def close(self, deadline_s: float = 30.0) -> None:
         """Refuse new requests, let the running ones finish until the deadline, end the rest, end every process."""
-        raise NotImplementedError
+        self._closing = True
+        self._changed.set()
+        end = time.monotonic() + deadline_s
+        while self._book.entries and self._failure is None and time.monotonic() < end:
+            await self._change(end - time.monotonic())
+        for request in list(self._tickets):
+            self._book.abort(request)
+            self._end(request, SubserverLost("the server is closing"))
+        if self._sockets is None or self._processes is None:
+            return
+        sockets, processes = self._sockets, self._processes
+        self._sockets = self._processes = None
+        if self._watch is not None:
+            self._watch.cancel()
+        asyncio.get_running_loop().remove_reader(sockets.fileno())
+        for model in self._models:
+            if self._book.up[model]:
+                sockets.send(model, Drain())
+            else:
+                processes.kill(model)
+        self._book.up = [False] * len(self.plan.models)
+        await asyncio.to_thread(processes.close, 2.0)
+        sockets.close()
+
+    async def _change(self, timeout_s: float | None = None) -> None:
+        """Wait for a subserver to come or go, or for a request to end."""
+        self._changed.clear()
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    # --- Processes
+
+    @property
+    def _models(self) -> range:
+        return range(len(self.plan.models))
+
+    def _name(self, model: int) -> str:
+        return self.plan.models[model].name
+
+    def _start(self, model: int) -> None:
+        assert self._processes is not None
+        self._progress(f"{self._name(model)}: loading {self.plan.models[model].use}")
+        self._started_at[model] = time.monotonic()
+        self._processes.start(model)
+
+    async def _watch_processes(self) -> None:
+        """Notice processes that end, and start them again."""
+        while self._processes is not None and self._failure is None:
+            for model, status in self._processes.ended().items():
+                self._lost(model, status)
+            await asyncio.sleep(WATCH_S)
+
+    def _lost(self, model: int, status: int) -> None:
+        """A process is gone: once more where it had come up before, and not too often."""
+        assert self._processes is not None
+        name = self._name(model)
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        words = self._processes.last_words(model)
+        was_up = self._book.epochs[model] > 0
+        self._book.down(model)
+        deaths = self._deaths.setdefault(model, deque())
+        deaths.append(time.monotonic())
+        while deaths[0] < deaths[-1] - RESTART_WINDOW_S:
+            deaths.popleft()
+        if not was_up:
+            self._fail(f"subserver `{name}` did not start ({how}){words and ': ' + words}")
+        elif len(deaths) > RESTARTS:
+            self._fail(f"subserver `{name}` ended {len(deaths)} times within a minute ({how})")
+        else:
+            log.warning("subserver `%s` ended (%s); starting it again", name, how)
+            self._start(model)
+        self._changed.set()
+
+    def _fail(self, reason: str) -> None:
+        """Nothing can be served any more: end every request with the reason."""
+        self._failure = self._failure or reason
+        for request in list(self._tickets):
+            self._book.abort(request)
+            self._end(request, SubserverLost(reason))
+        self._changed.set()
+
+    # --- Messages
+
+    def _send(self, model: int, message: ToSubserver) -> None:
+        if self._sockets is not None:
+            self._sockets.send(model, message)
+
+    def _receive(self) -> None:
+        """Take all that has arrived; the socket's descriptor speaks up only for what comes after."""
+        while self._sockets is not None and (arrived := self._sockets.receive()):
+            for data in arrived:
+                message = parse_for_front_end(data)
+                if message is not None:
+                    self._take(message)
+
+    def _take(self, message: ToFrontEnd) -> None:
+        match message:
+            case Commits():
+                for token in self._book.commits(message):
+                    ticket = self._tickets.get(token.request)
+                    if ticket is not None:
+                        ticket.put(token)
+                    if token.finish is not None:
+                        self._tickets.pop(token.request, None)
+                        self._changed.set()
+            case Ready():
+                self._ready(message)
+            case Held():
+                self._book.held(message)
+            case Refused():
+                entry = self._book.refused(message.request)
+                if entry is not None:
+                    self._end(entry.request, RequestRefused(message.reason, "too_long"))
+            case Report():
+                waiting = self._reports.get(message.model)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+            case Failed():
+                self._fail(f"subserver `{self._name(message.model)}`: {message.reason}")
+
+    def _ready(self, message: Ready) -> None:
+        if self._processes is None or message.epoch != self._processes.epochs[message.model]:
+            return
+        seconds = time.monotonic() - self._started_at[message.model]
+        self._progress(f"{self._name(message.model)}: ready after {seconds:.1f} s")
+        self._book.ready(message)
+        self._changed.set()
+
+    def _end(self, request: int, item: Exception | None) -> None:
+        ticket = self._tickets.pop(request, None)
+        if ticket is not None:
+            ticket.put(item)
+            self._changed.set()

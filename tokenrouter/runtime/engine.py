@@ -9,15 +9,15 @@ Python way in. `events` and `do` let a test choose what happens next: one messag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from tokenrouter.plan.structs import Plan, Value
+from tokenrouter.runtime import load
 from tokenrouter.runtime.book import Book
 from tokenrouter.runtime.errors import RequestRefused
-from tokenrouter.runtime.load import load_subserver
 from tokenrouter.runtime.messages import (
     Commits,
     Failed,
@@ -29,11 +29,20 @@ from tokenrouter.runtime.messages import (
     ToFrontEnd,
     Token,
 )
+from tokenrouter.runtime.model import LanguageModel
 from tokenrouter.runtime.row import Runner
+from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.subserver import Subserver
-from tokenrouter.runtime.transport import FRONT_END, Channel, Queues
+from tokenrouter.runtime.transport import (
+    FRONT_END,
+    Channel,
+    Queues,
+    parse_for_front_end,
+    parse_for_subserver,
+)
 
 TICK_MS = 1.0  # the clock's advance with each event
+MANY = 2**31  # nobody waits for an answer here, so the queue has no bound
 
 
 class Event(NamedTuple):
@@ -76,31 +85,44 @@ class Engine:
         *,
         dtype: str | None = None,
         deterministic: bool = False,
-        models: Sequence[Runner] | None = None,  # instead of loading the plan's
+        models: Sequence[LanguageModel | Runner] | None = None,  # instead of loading the plan's
         max_batch_tokens: int = 512,
     ) -> None:
         self.plan = plan
         self.queues = Queues()
         self.now = 0.0
-        self.book = Book(plan, lambda to, message: self.queues.send(FRONT_END, to, message))
+        self.settings = Settings(
+            base=str(base or "."),
+            dtype=dtype,
+            deterministic=deterministic,
+            max_batch_tokens=max_batch_tokens,
+        )
         self.completions: dict[int, Completion] = {}  # by request, those that are not taken yet
         self.refusals: dict[int, str] = {}
         self._turn = 0
-        self._make: Callable[[int, int], Subserver] = lambda model, epoch: load_subserver(
-            plan,
-            model,
-            lambda to, message: self.queues.send(model, to, message),
-            lambda: self.now,
-            base=base or Path(),
-            dtype=dtype,
-            deterministic=deterministic,
-            runner=None if models is None else models[model],
-            epoch=epoch,
-            max_tokens=max_batch_tokens,
+        n = len(plan.models)
+        self.runners: list[Runner] = [
+            load.load_runner(plan, model, self.settings) for model in range(n if not models else 0)
+        ]
+        for model in models or []:
+            self.runners.append(model if isinstance(model, Runner) else load.wrap(plan, model))
+        self.book = Book(
+            plan, lambda to, message: self.queues.send(FRONT_END, to, message), max_waiting=MANY
         )
-        self.subservers = [self._make(model, 1) for model in range(len(plan.models))]
+        self.subservers = [self._subserver(model, epoch=1) for model in range(n)]
         for subserver in self.subservers:
             subserver.announce()
+
+    def _subserver(self, model: int, epoch: int) -> Subserver:
+        return load.subserver(
+            self.plan,
+            model,
+            self.runners[model],
+            lambda to, message: self.queues.send(model, to, message),
+            lambda: self.now,
+            settings=self.settings,
+            epoch=epoch,
+        )
 
     # --- Requests
 
@@ -178,14 +200,16 @@ class Engine:
             assert event.step is not None
             return self._step(event.step, quiet=False)
         self.now += TICK_MS
-        message = self.queues.take(event.deliver)
+        data = self.queues.take(event.deliver)
         receiver = event.deliver[1]
-        if message is None:
-            return True
         if receiver == FRONT_END:
-            self._receive(message)  # type: ignore[arg-type]  # decoded by the receiver
+            answer = parse_for_front_end(data)
+            assert answer is not None
+            self._receive(answer)
         else:
-            self.subservers[receiver].receive(message)  # type: ignore[arg-type]
+            message = parse_for_subserver(data)
+            assert message is not None
+            self.subservers[receiver].receive(message)
         return True
 
     def _step(self, model: int, *, quiet: bool) -> bool:
@@ -214,7 +238,7 @@ class Engine:
         """Lose a subserver with all that it holds and all that is on its way to it, and start another in its place."""
         self.queues.drop(model)
         self.book.down(model)
-        self.subservers[model] = self._make(model, self.subservers[model].epoch + 1)
+        self.subservers[model] = self._subserver(model, self.subservers[model].epoch + 1)
         self.subservers[model].announce()
 
     def check_integrity(self) -> None:

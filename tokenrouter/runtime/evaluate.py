@@ -37,6 +37,7 @@ from tokenrouter.runtime.start import COMPARE, field
 from tokenrouter.runtime.vocabulary import Vocabulary
 
 Column = torch.Tensor | list[str]
+Leaf = Signal | Const | ParamRef | VarRef | TokenIn | ClassIs | RequestField | HeadRef
 Head = Callable[[Output], torch.Tensor]  # a step's outputs -> prob [B]
 
 
@@ -83,16 +84,6 @@ class Evaluator:
 
     def _node(self, at: int, node: Node, values: Values, step: _Step) -> Column:
         match node:
-            case Signal():
-                return self._signal(node, step)
-            case Const():
-                return step.constant(node.value)
-            case ParamRef():
-                is_bool = isinstance(self.plan.params[node.param].value, bool)
-                return step.column([s.sequence.params[node.param] for s in step.rows], is_bool)
-            case VarRef():
-                is_bool = isinstance(self.plan.vars[node.var].value, bool)
-                return step.column([s.sequence.state.vars[node.var] for s in step.rows], is_bool)
             case Compare():
                 return self._compare(node, values)
             case Arith():
@@ -105,6 +96,21 @@ class Evaluator:
                 return ~values.numbers(node.of)
             case Window():
                 return self._window(at, node, values.numbers(node.of), step)
+            case _:
+                return self._leaf(at, node, step)
+
+    def _leaf(self, at: int, node: Leaf, step: _Step) -> Column:
+        match node:
+            case Signal():
+                return self._signal(node, step)
+            case Const():
+                return step.constant(node.value)
+            case ParamRef():
+                is_bool = isinstance(self.plan.params[node.param].value, bool)
+                return step.column([s.sequence.params[node.param] for s in step.rows], is_bool)
+            case VarRef():
+                is_bool = isinstance(self.plan.vars[node.var].value, bool)
+                return step.column([s.sequence.state.vars[node.var] for s in step.rows], is_bool)
             case TokenIn() | ClassIs():
                 return self._table(at, node).to(step.tokens.device)[step.tokens]
             case RequestField():
@@ -116,8 +122,7 @@ class Evaluator:
         left, right = values.columns[node.left], values.columns[node.right]
         compare = COMPARE[node.sign]
         if isinstance(left, torch.Tensor):
-            result = compare(left, right)
-            assert isinstance(result, torch.Tensor)
+            result: torch.Tensor = compare(left, right)
             return result
         assert isinstance(right, list)
         return torch.tensor([bool(compare(a, b)) for a, b in zip(left, right, strict=True)])

@@ -5,28 +5,69 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenrouter.plan.structs import Plan
-from tokenrouter.runtime.route import Router
+from tokenrouter.plan.structs import ClassIs, Plan, TokenIn
+from tokenrouter.runtime.model import LanguageModel, load_model
+from tokenrouter.runtime.route import Router, UnsupportedPlanError
 from tokenrouter.runtime.row import Runner
+from tokenrouter.runtime.runner import ModelRunner
+from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import Send
 from tokenrouter.runtime.vocabulary import Vocabulary
 
 
-def load_subserver(
+def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
+    """Return a model with its weights and its KV pool."""
+    loaded = load_model(
+        plan.models[model],
+        Path(settings.base),
+        dtype=settings.dtype,
+        deterministic=settings.deterministic,
+    )
+    return wrap(plan, loaded)
+
+
+def wrap(plan: Plan, model: LanguageModel) -> ModelRunner:
+    """Return a loaded model with a KV pool of the plan's size."""
+    memory = plan.memory
+    return ModelRunner(model, memory.capacity_tokens, memory.page_size, plan.tokenizer.size)
+
+
+def vocabulary(plan: Plan, base: Path) -> Vocabulary:
+    """Return the text of every id where a rule asks for it; else nothing is read."""
+    nodes = [node for program in plan.programs for node in program.nodes]
+    if not any(isinstance(node, (TokenIn, ClassIs)) for node in nodes):
+        return Vocabulary(plan.tokenizer.size)
+    # Tokenizers take a second to import, and few plans read text.
+    from tokenrouter.models.tokenizer import TextTokenizer  # noqa: PLC0415
+
+    tokenizer = TextTokenizer.of(plan, base)
+    return Vocabulary(plan.tokenizer.size, tokenizer.id_to_bytes, tokenizer.special_ids)
+
+
+def subserver(
     plan: Plan,
     model: int,
+    runner: Runner,
     send: Send,
     now_ms: Callable[[], float],
     *,
-    base: Path,
-    dtype: str | None = None,
-    deterministic: bool = False,
-    runner: Runner | None = None,
+    settings: Settings,
     epoch: int = 1,
-    max_tokens: int = 512,
 ) -> Subserver:
     """Return a subserver that is ready to announce itself."""
-    assert runner is not None
-    router = Router(plan, model, Vocabulary(plan.tokenizer.size))
-    return Subserver(plan, model, runner, router, send, now_ms, epoch=epoch, max_tokens=max_tokens)
+    if plan.heads:
+        raise UnsupportedPlanError(
+            f"the plan has a router head, `{plan.heads[0].name}`; this version runs no router heads"
+        )
+    router = Router(plan, model, vocabulary(plan, Path(settings.base)))
+    return Subserver(
+        plan,
+        model,
+        runner,
+        router,
+        send,
+        now_ms,
+        epoch=epoch,
+        max_tokens=settings.max_batch_tokens,
+    )

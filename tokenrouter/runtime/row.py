@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import tokenrouter_kernels as kernels
 import torch
@@ -88,6 +88,7 @@ class Row:
         self.advanced = False  # whether the request's state is past the decision
 
 
+@runtime_checkable
 class Runner(Protocol):
     """A model and its KV pool, as the subserver uses them."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tokenrouter.plan.structs import (
     AllOf,
@@ -26,7 +27,7 @@ from tokenrouter.plan.structs import (
 )
 from tokenrouter.runtime.random import MIX, uniform
 
-COMPARE: dict[str, Callable[[object, object], bool]] = {
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -98,7 +99,7 @@ def _value(
         case Signal():
             return float(n_prompt) if node.name == "prompt_tokens" else 0.0
         case Compare():
-            return COMPARE[node.sign](values[node.left], values[node.right])
+            return bool(COMPARE[node.sign](values[node.left], values[node.right]))
         case Arith():
             return arith(node.sign, float(values[node.left]), float(values[node.right]))
         case AllOf():

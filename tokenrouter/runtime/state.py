@@ -87,12 +87,10 @@ def advance(
         counts = counts.copy()
         counts[model] += 1
     leaves = target != model
-    in_stay = state.home is not None and not leaves and not ended
+    home, remaining, until = state.home, state.remaining - 1, state.until
     if leaves and decision.borrowed:
         home, remaining, until = model, decision.borrowed, decision.until
-    elif in_stay:
-        home, remaining, until = state.home, state.remaining - 1, state.until
-    else:
+    elif leaves or ended or home is None:
         home, remaining, until = None, 0, None
     return RouteState(
         owner=target,

@@ -338,6 +338,11 @@ class Subserver:
             problem=problem,
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request is here."""
+        return not self.scheduler.sequences
+
     def check_integrity(self, *, idle: bool = True) -> None:
         """Assert that the pool adds up and, where nothing is served, that nothing is left of anything."""
         report = self.report()

@@ -30,14 +30,26 @@ Send = Callable[[int, Message], None]  # (receiver, message)
 Channel = tuple[int, int]  # (sender, receiver)
 
 
-def parse(data: bytes, receiver: int) -> Message | None:
+def parse_for_subserver(data: bytes) -> ToSubserver | None:
     """Return the message in `data`; None, and a line in the log, where there is none."""
-    decode = decode_to_front_end if receiver == FRONT_END else decode_to_subserver
     try:
-        return decode(data)
+        return decode_to_subserver(data)
     except msgspec.DecodeError as error:
-        log.warning("threw away %d bytes that are no message: %s", len(data), error)
+        _thrown_away(data, error)
         return None
+
+
+def parse_for_front_end(data: bytes) -> ToFrontEnd | None:
+    """Return the message in `data`; None, and a line in the log, where there is none."""
+    try:
+        return decode_to_front_end(data)
+    except msgspec.DecodeError as error:
+        _thrown_away(data, error)
+        return None
+
+
+def _thrown_away(data: bytes, error: msgspec.DecodeError) -> None:
+    log.warning("threw away %d bytes that are no message: %s", len(data), error)
 
 
 class Queues:
@@ -58,10 +70,9 @@ class Queues:
         full = [channel for channel, queue in self.channels.items() if queue]
         return sorted(full, key=lambda channel: self.channels[channel][0][0])
 
-    def take(self, channel: Channel) -> Message | None:
+    def take(self, channel: Channel) -> bytes:
         """Return the next message of a channel."""
-        _, data = self.channels[channel].popleft()
-        return parse(data, channel[1])
+        return self.channels[channel].popleft()[1]
 
     def drop(self, address: int) -> None:
         """Lose what is under way to an address, as when a process dies."""
@@ -103,17 +114,18 @@ class Sockets:
             self._outboxes[receiver] = outbox
         outbox.send(encode(message), zmq.NOBLOCK)
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[bytes]:
         """Return what has arrived, without waiting."""
-        found: list[Message] = []
+        found: list[bytes] = []
         while True:
             try:
-                data = self.inbox.recv(zmq.NOBLOCK)
+                found.append(self.inbox.recv(zmq.NOBLOCK))
             except zmq.Again:
                 return found
-            message = parse(data, self.address)
-            if message is not None:
-                found.append(message)
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read when something arrives; then `receive` until there is nothing."""
+        return int(self.inbox.getsockopt(zmq.FD))
 
     def wait(self, timeout_ms: float) -> None:
         """Wait until something arrives, or for so long."""

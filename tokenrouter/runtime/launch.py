@@ -1,0 +1,91 @@
+"""The subserver processes of one front end: started, watched, started again, ended.
+
+It knows nothing of messages and requests. All files (boot.json, sockets, logs) lie in a temporary directory that only
+this user can enter, and that goes away at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.settings import Boot, Settings
+
+
+class Processes:
+    """One process a model, each with an epoch that grows with every restart."""
+
+    def __init__(self, plan: Plan, settings: Settings) -> None:
+        self.plan = plan
+        # Short, since a socket's path may have about a hundred bytes.
+        self.directory = Path(tempfile.mkdtemp(prefix="trc-"))
+        boot = Boot(plan=plan, settings=settings, parent=os.getpid())
+        (self.directory / "boot.json").write_bytes(msgspec.json.encode(boot))
+        self.epochs = [0] * len(plan.models)
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, model: int) -> None:
+        """Start a model's process under its next epoch."""
+        assert model not in self._running, model
+        self.epochs[model] += 1
+        module = "tokenrouter.runtime.process"
+        arguments = [str(self.directory), str(model), str(self.epochs[model])]
+        with self.log(model).open("ab") as log:
+            self._running[model] = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self, model: int) -> Path:
+        """Return where a model's process writes what it has to say."""
+        return self.directory / f"m{model}.log"
+
+    def last_words(self, model: int) -> str:
+        """Return the last line of a model's log; '' where there is none."""
+        if not self.log(model).exists():
+            return ""
+        lines = self.log(model).read_text("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def pid(self, model: int) -> int | None:
+        """Return the process id of a model that runs."""
+        running = self._running.get(model)
+        return None if running is None else running.pid
+
+    def ended(self) -> dict[int, int]:
+        """Return the models whose process has ended since the last look, with its exit status."""
+        found = {}
+        for model, running in list(self._running.items()):
+            status = running.poll()
+            if status is not None:
+                found[model] = status
+                del self._running[model]
+        return found
+
+    def kill(self, model: int) -> None:
+        """End a model's process at once, where there is one; `ended` will tell."""
+        running = self._running.get(model)
+        if running is not None:
+            running.kill()
+
+    def close(self, patience_s: float) -> None:
+        """End what is still there after a while, by force, and remove the directory."""
+        end = time.monotonic() + patience_s
+        for running in self._running.values():
+            try:
+                running.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+        self._running.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,94 @@
+"""One subserver as a process of its own: `python -m tokenrouter.runtime.process DIRECTORY MODEL EPOCH`.
+
+The directory is private to one front end: it holds `boot.json` and the sockets. The process reads its weights, says Ready
+and serves until it is told to drain, or until the front end is gone: the kernel ends it with its parent, and a look at
+the parent's id now and then covers what the kernel does not see.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import torch
+
+from tokenrouter.errors import TokenRouterError
+from tokenrouter.runtime import load
+from tokenrouter.runtime.messages import Failed
+from tokenrouter.runtime.settings import Boot
+from tokenrouter.runtime.subserver import Subserver
+from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_subserver
+
+log = logging.getLogger("tokenrouter")
+
+IDLE_MS = 500.0  # between two looks at the parent
+PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str]) -> int:
+    """Serve one model until the end; returns the exit status."""
+    directory, model, epoch = Path(argv[0]), int(argv[1]), int(argv[2])
+    boot = msgspec.json.decode((directory / "boot.json").read_bytes(), type=Boot)
+    if not follow(boot.parent):
+        return 0
+    name = boot.plan.models[model].name
+    logging.basicConfig(format=f"%(asctime)s {name} %(levelname)s %(message)s")
+    if boot.settings.threads is not None:
+        torch.set_num_threads(boot.settings.threads)
+    addresses = [FRONT_END, *range(len(boot.plan.models))]
+    sockets = Sockets(model, {address: endpoint(directory, address) for address in addresses})
+    try:
+        runner = load.load_runner(boot.plan, model, boot.settings)
+        subserver = load.subserver(
+            boot.plan, model, runner, sockets.send, now_ms, settings=boot.settings, epoch=epoch
+        )
+    except TokenRouterError as error:
+        sockets.send(FRONT_END, Failed(model=model, epoch=epoch, reason=str(error)))
+        sockets.close()
+        log.error("%s", error)
+        return 1
+    subserver.announce()
+    serve(subserver, sockets, boot.parent)
+    sockets.close()
+    return 0
+
+
+def follow(parent: int) -> bool:
+    """End with the parent from now on, and leave ^C to it; False where it is gone already."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def now_ms() -> float:
+    """Return the time on a clock that never goes back."""
+    return time.monotonic() * 1000.0
+
+
+def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
+    """Take messages and run batches until drained or orphaned; waits only where there is nothing to do."""
+    while True:
+        for data in sockets.receive():
+            message = parse_for_subserver(data)
+            if message is not None:
+                subserver.receive(message)
+        if subserver.step():
+            continue
+        if subserver.draining and subserver.is_empty:
+            return
+        if os.getppid() != parent:
+            return
+        wait = subserver.wait_ms()
+        # A batch that is due and yet did not run lacks pages, which only a message can bring back.
+        sockets.wait(IDLE_MS if not wait else min(wait, IDLE_MS))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,25 @@
+"""How a plan is run on this machine, and what a subserver's process is told before its first message."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tokenrouter.plan.structs import Plan
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Choices of a user or a machine; none of them changes what the plan means."""
+
+    base: str = "."  # where relative `Model.use` paths begin
+    dtype: str | None = None  # instead of the plan's
+    deterministic: bool = False  # equal bits whatever else is in the batch
+    threads: int | None = None  # torch threads of one subserver; torch's own choice where None
+    max_batch_tokens: int = 512
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that a subserver's process needs beside its model and epoch."""
+
+    plan: Plan
+    settings: Settings
+    parent: int  # process id of the front end
