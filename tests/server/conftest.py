@@ -1,7 +1,13 @@
-"""A plan by hand, as far as the front end reads one."""
+"""A plan by hand, as far as the front end reads one; and a real server of two tiny models for all tests to share."""
 
+import signal
+import subprocess
+
+import openai
 import pytest
 
+from tests.factories import save_model
+from tests.server.serving import TRC, serving
 from tokenrouter.plan import structs as s
 
 
@@ -69,3 +75,58 @@ def plan():
         ),
         surface=s.Surface(),
     )
+
+
+POLICY = """route 1
+model small { use "small" cost 1.0 }
+model large { use "large" cost 4.0 }
+param tau: nats = 2.0 in [0.0, 10.0]
+policy ping_pong {
+  start small
+  at small {
+    when entropy > tau -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= tau -> commit then small
+    otherwise -> commit
+  }
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory):
+    """Two tiny models with a long context beside a policy over them."""
+    root = tmp_path_factory.mktemp("served")
+    for seed, name in enumerate(("small", "large")):
+        save_model(root / name, seed=seed, context=8192, tied=seed == 0)
+    (root / "ping_pong.route").write_text(POLICY)
+    return root
+
+
+@pytest.fixture(scope="session")
+def plan_path(bench):
+    """The compiled policy."""
+    path = bench / "plan.json"
+    command = [*TRC, "compile", str(bench / "ping_pong.route"), "-o", str(path)]
+    subprocess.run(command, check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(plan_path):
+    """One server for all tests that leave it as they found it."""
+    with serving(plan_path, "--dtype", "float64") as running:
+        yield running
+        running.idle()
+        running.signal(signal.SIGTERM)
+        assert running.end() == 0
+        assert not any("Traceback" in line for line in running.lines)
+
+
+@pytest.fixture
+def client(server):
+    """OpenAI's own client."""
+    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as made:
+        yield made

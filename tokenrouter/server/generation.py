@@ -78,6 +78,8 @@ class Generation:
             )
         except RequestRefused as error:
             raise _refusal(error) from error
+        except SubserverLost as error:
+            raise failed(str(error)) from error
 
     async def _follow(self, choice: int, ticket: Ticket) -> None:
         """Put every token of one choice into the queue, and what ends it early."""

@@ -163,6 +163,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Literal["ready", "not ready", "draining"]
     models: dict[str, bool]
+    running: int  # requests that the models work on
+    waiting: int  # requests that queue
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

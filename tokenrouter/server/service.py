@@ -56,10 +56,15 @@ class Service:
     @property
     def readiness(self) -> Readiness:
         """What `/ready` tells."""
-        models = {model.name: model.ready for model in self.client.status().models}
+        now = self.client.status()
         status: Literal["ready", "not ready", "draining"]
-        status = "draining" if self.draining else "ready" if self.client.ready else "not ready"
-        return Readiness(status=status, models=models)
+        status = "draining" if self.draining else "ready" if now.ready else "not ready"
+        return Readiness(
+            status=status,
+            models={model.name: model.ready for model in now.models},
+            running=now.running,
+            waiting=now.waiting,
+        )
 
     @property
     def limits(self) -> Limits:

@@ -1,0 +1,57 @@
+"""docs/serving.md names every parameter, option and limit that the code has."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from tokenrouter.commands import run, serve
+from tokenrouter.server import protocol, service
+from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, ChatRequest, CompletionRequest
+
+TEXT = (Path(__file__).parents[2] / "docs/serving.md").read_text(encoding="utf-8")
+
+
+def section(begin, end):
+    return TEXT.split(begin, 1)[1].split(end, 1)[0]
+
+
+def test_every_field_of_a_request_is_documented_where_it_belongs():
+    supported = section("## Parameters", "**Without effect**")
+    fields = {*ChatRequest.__struct_fields__, *CompletionRequest.__struct_fields__}
+
+    missing = [f for f in fields - set(NEUTRAL) - set(NO_EFFECT) if f"`{f}" not in supported]
+
+    assert missing == []
+    assert set(re.findall(r"`(\w+)`", section("**Without effect**", "None of"))) == set(NO_EFFECT)
+    unsupported = section("code `unsupported`:", "**Any other")
+    assert set(re.findall(r"`(\w+)`", unsupported)) == set(NEUTRAL)
+
+
+@pytest.mark.parametrize("verb", [serve, run], ids=["serve", "run"])
+def test_every_option_is_documented(verb):
+    parser = argparse.ArgumentParser()
+    verb.configure(parser)
+    part = TEXT.split(f"## `trc {verb.NAME}`", 1)[1]
+
+    options = [o for action in parser._actions for o in action.option_strings if o[:2] == "--"]
+
+    assert [o for o in options if o != "--help" and f"`{o}" not in part] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (protocol.MAX_CHOICES, "at most 128"),
+        (protocol.MAX_STOPS, "up to 64 of"),
+        (protocol.MAX_STOP_CHARS, "up to 1,024 characters"),
+        (protocol.MAX_STOP_IDS, "up to 256 ids"),
+        (protocol.MAX_METADATA, "up to 32 texts"),
+        (protocol.MAX_METADATA_CHARS, "bools of up to 1,024 characters"),
+        (service.BODY_LIMIT_BYTES >> 20, "a body above 4 MiB"),
+    ],
+    ids=lambda v: str(v)[:20],
+)
+def test_every_limit_is_the_one_that_is_documented(value, said):
+    assert said in TEXT and f"{value:,}" in said

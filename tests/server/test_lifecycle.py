@@ -1,0 +1,173 @@
+"""The server as a process: how it starts, what it says when it cannot, and that nothing is left when it ends."""
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+
+import httpx
+import pytest
+
+from tests.server.serving import HANG_S, TRC, serving, wait_until
+
+
+def trc(*args, **kwargs):
+    command = [*TRC, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, **kwargs)
+
+
+def fails_in_one_line(*args, says):
+    """A command ends with 1, and one line on stderr says what is wrong."""
+    done = trc(*args)
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"trc {args[0]}: ")
+    assert says in line
+
+
+def long_stream(server, got):
+    body = {"prompt": "x", "max_tokens": 6000, "ignore_eos": True, "temperature": 1, "stream": True}
+    try:
+        with server.stream(body) as lines:
+            got.extend(line for line in lines if line)
+    except httpx.HTTPError as error:
+        got.append(repr(error))
+
+
+@pytest.fixture
+def streaming():
+    """Return a function that starts a stream which nobody could wait for, and gives what has come of it."""
+    threads = []
+
+    def start(server):
+        got = []
+        threads.append(threading.Thread(target=long_stream, args=(server, got)))
+        threads[-1].start()
+        wait_until(lambda: len(got) > 2)
+        return got
+
+    yield start
+    for thread in threads:
+        thread.join(HANG_S)
+        assert not thread.is_alive()
+
+
+def test_sigterm_lets_a_short_answer_finish_and_leaves_no_process(plan_path):
+    with serving(plan_path, "--drain", "60") as server:
+        with server.stream({"prompt": "x", "max_tokens": 40, "stream": True}) as lines:
+            next(lines)
+            server.signal(signal.SIGTERM)
+            wait_until(lambda: server.get("/ready").json()["status"] == "draining")
+            late = server.post("/v1/completions", json={"prompt": "x"})
+            got = [line for line in lines if line]
+
+        assert got[-1] == "data: [DONE]" and '"finish_reason":null' not in got[-2]
+        assert (late.status_code, late.headers["retry-after"]) == (503, "1")
+        assert server.end() == 0
+
+
+def test_what_outlives_the_deadline_ends_with_an_error_event(plan_path, streaming):
+    with serving(plan_path, "--drain", "0.5") as server:
+        got = streaming(server)
+        server.signal(signal.SIGINT)
+
+        assert server.end() == 0
+    assert got[-1] == "data: [DONE]"
+    assert json.loads(got[-2].removeprefix("data: "))["error"]["type"] == "server_error"
+
+
+def test_a_second_interrupt_ends_at_once(plan_path, streaming):
+    with serving(plan_path, "--drain", "10000") as server:
+        streaming(server)
+        server.signal(signal.SIGINT)
+        wait_until(lambda: server.get("/ready").json()["status"] == "draining")
+        server.signal(signal.SIGINT)
+
+        assert server.end() == 130
+
+
+def test_an_interrupt_while_loading_leaves_no_process(plan_path):
+    with serving(plan_path, wait=False) as server:
+        wait_until(lambda: server.lines)
+        server.signal(signal.SIGINT)
+
+        assert server.end() == 0
+    assert not any("Traceback" in line for line in server.lines)
+
+
+def test_health_is_told_while_models_load(plan_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with serving(plan_path, "--port", str(port), wait=False) as server:
+        server.url = f"http://127.0.0.1:{port}/v1"
+        wait_until(lambda: server.lines)
+
+        assert server.get("/health").status_code == 200
+        ready = server.get("/ready")
+        refused = server.post("/v1/completions", json={"prompt": "x"})
+
+        assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
+        assert refused.status_code == 503
+        server.signal(signal.SIGTERM)
+        assert server.end() == 0
+
+
+def test_a_port_in_use_fails_before_any_model_loads(plan_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        fails_in_one_line(
+            "serve", plan_path, "--port", port, says=f"port {port} on 127.0.0.1 is in use"
+        )
+
+
+def test_an_address_of_another_machine_is_refused(plan_path):
+    fails_in_one_line(
+        "serve", plan_path, "--host", "203.0.113.1", says="no address of this machine"
+    )
+
+
+@pytest.mark.parametrize("verb", [("serve",), ("run", "--prompt", "x")], ids=lambda verb: verb[0])
+def test_a_plan_that_is_missing_broken_or_of_another_version(tmp_path, plan_path, verb):
+    broken, newer = tmp_path / "broken.json", tmp_path / "newer.json"
+    broken.write_text("{")
+    plan = json.loads(plan_path.read_text())
+    newer.write_text(json.dumps(plan | {"plan_version": 99, "min_reader": 99}))
+
+    fails_in_one_line(*verb, tmp_path / "none.json", says="no such plan")
+    fails_in_one_line(*verb, broken, says="not JSON")
+    fails_in_one_line(*verb, newer, says="plan version 99")
+
+
+@pytest.mark.parametrize("verb", [("serve", "--port", "0"), ("run", "--prompt", "x")], ids=str)
+def test_a_model_directory_without_weights(tmp_path, bench, plan_path, verb):
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+        for file in (bench / name).iterdir():
+            if not (name == "large" and file.suffix == ".safetensors"):
+                (tmp_path / name / file.name).write_bytes(file.read_bytes())
+    plan = tmp_path / "plan.json"
+    plan.write_text(plan_path.read_text())
+
+    done = trc(*verb[:1], plan, *verb[1:])
+
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"trc {verb[0]}: ") and "large" in last and "weights" in last
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("--port", "65536"), ("--port", "-1"), ("--drain", "nan"), ("--max-waiting", "0")],
+    ids=" ".join,
+)
+def test_an_option_out_of_range_is_wrong_usage(plan_path, args):
+    done = trc("serve", plan_path, *args)
+
+    assert done.returncode == 2
+    assert args[0] in done.stderr.splitlines()[-1]
