@@ -7,7 +7,7 @@ compiling never needs torch.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tokenrouter.compiler import compile_policy as compile
+    from tokenrouter.compiler.compile import compile_policy as compile
     from tokenrouter.runtime.engine import Engine
 
 __all__ = ["Engine", "__version__", "compile"]
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     """Return `compile` or `Engine`, loaded now."""
     if name == "compile":
-        from tokenrouter.compiler import compile_policy  # noqa: PLC0415
+        from tokenrouter.compiler.compile import compile_policy  # noqa: PLC0415
 
         return compile_policy
     if name == "Engine":

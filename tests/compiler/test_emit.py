@@ -104,29 +104,29 @@ def told(a, b):
 
 
 def test_models_of_one_vocabulary_are_fine_whatever_their_padding():
-    assert told(facts(), facts(vocab_size=96)) == []
+    assert told(facts(), facts(rows=96)) == []
 
 
 def test_the_first_id_that_differs_is_named():
-    table = list(vocabulary().table)
+    table = list(vocabulary().tokens)
     table[17] = "é\n".encode()
     bad_bytes = [*table[:17], b"\xff\xfe", *table[18:]]
 
-    assert told(facts(), facts(vocabulary=vocabulary(tuple(table)))) == [
+    assert told(facts(), facts(tokens=vocabulary(tuple(table)))) == [
         (
             "TR4101",
             "error",
             "the vocabularies of `small` and `large` differ: id 17 is `'t17'` in `small` and `'é\\n'` in `large`",
         )
     ]
-    [(_, _, message)] = told(facts(), facts(vocabulary=vocabulary(tuple(bad_bytes))))
+    [(_, _, message)] = told(facts(), facts(tokens=vocabulary(tuple(bad_bytes))))
     assert "`b'\\xff\\xfe'` in `large`" in message
-    [(_, _, shorter)] = told(facts(), facts(vocabulary=vocabulary(vocabulary().table[:-1])))
+    [(_, _, shorter)] = told(facts(), facts(tokens=vocabulary(vocabulary().tokens[:-1])))
     assert "id 59 is `'t59'` in `small` and no token in `large`" in shorter
 
 
 def test_a_token_that_is_control_in_one_model_only_is_a_difference():
-    [(code, _, message)] = told(facts(), facts(vocabulary=vocabulary(special=(0, 2, 5))))
+    [(code, _, message)] = told(facts(), facts(tokens=vocabulary(special=(0, 2, 5))))
 
     assert code == "TR4101"
     assert message.endswith("id 5 is `'t5'` in `small` and `'t5'` (a control token) in `large`")
@@ -134,29 +134,15 @@ def test_a_token_that_is_control_in_one_model_only_is_a_difference():
 
 def test_other_ends_and_templates_are_warnings():
     assert [t[:2] for t in told(facts(), facts(stop_ids=(2, 3)))] == [("TR4102", "warning")]
-    assert [t[:2] for t in told(facts(), facts(vocabulary=vocabulary(template=None)))] == [
-        ("TR4103", "warning")
-    ]
+    assert [t[:2] for t in told(facts(), facts(template=None))] == [("TR4103", "warning")]
 
 
 def test_a_tokenizer_of_another_model_is_refused():
-    assert [t[:2] for t in told(facts(), facts(vocab_size=32))] == [("TR4104", "error")]
+    assert [t[:2] for t in told(facts(), facts(rows=32))] == [("TR4104", "error")]
 
 
 def test_the_union_of_ends_ends_a_request():
-    auto = r_stitch()
-    from tokenrouter.compiler.emit import Tuning, emit
-    from tokenrouter.plan import structs as s
-
-    plan = emit(
-        auto,
-        [facts("a", (2,)), facts("b", (5, 3))],
-        Tuning(kv_budget=1 << 16),
-        s.Provenance(source="", digest="", created=""),
-        s.Surface(),
-        [],
-        {},
-    )
+    plan = plan_of(r_stitch(), found=[facts("a", (2,)), facts("b", (3, 5))])
 
     assert plan.tokenizer.eos_ids == [2, 3, 5]
     assert [model.stop_ids for model in plan.models] == [[2], [3, 5]]

@@ -97,23 +97,23 @@ def _prefill(auto: Automaton, decl: ModelDecl, reached: float) -> tasks.Prefill:
 
 
 def _model(decl: ModelDecl, fact: Facts, prefill: tasks.Prefill) -> s.Model:
-    width = WIDTH[decl.dtype]
+    width, config = WIDTH[decl.dtype], fact.config
     return s.Model(
         name=decl.name,
         use=decl.use,
         fingerprint=fact.fingerprint,
-        family=fact.family,
+        family=config.family,
         dtype=decl.dtype,
         quantize=decl.quantize,
         tensor_parallel=decl.tensor_parallel,
         cost=decl.cost,
-        stop_ids=sorted(fact.stop_ids),
+        stop_ids=sorted(config.eos_ids),
         prefill=prefill,
-        vocab_size=fact.vocab_size,
-        context=fact.context,
-        layers=fact.layers,
-        hidden_size=fact.hidden_size,
-        kv_bytes_per_token=2 * fact.layers * fact.kv_heads * fact.head_dim * width,
+        vocab_size=config.vocab_rows,
+        context=config.context,
+        layers=config.layers,
+        hidden_size=config.hidden,
+        kv_bytes_per_token=2 * config.layers * config.kv_heads * config.head_dim * width,
         weight_bytes=fact.parameters * width,
     )
 
@@ -121,8 +121,8 @@ def _model(decl: ModelDecl, fact: Facts, prefill: tasks.Prefill) -> s.Model:
 def _tokenizer(auto: Automaton, facts: list[Facts], place: dict[str, int]) -> s.Tokenizer:
     return s.Tokenizer(
         digest=facts[0].vocabulary.digest,
-        size=len(facts[0].vocabulary.table),
-        eos_ids=sorted({id_ for fact in facts for id_ in fact.stop_ids}),
+        size=facts[0].vocabulary.size,
+        eos_ids=sorted({id_ for fact in facts for id_ in fact.config.eos_ids}),
         template_from=place[auto.template_from or auto.start_model()],
     )
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from tokenrouter.compiler.facts import Facts, Vocabulary
+from tokenrouter.compiler.facts import Facts
 from tokenrouter.compiler.ir import Automaton, ModelDecl
 from tokenrouter.diagnostics import Diagnostic, Label
+from tokenrouter.models.vocabulary import Vocabulary
 
 
 def compare(auto: Automaton, facts: list[Facts]) -> list[Diagnostic]:
@@ -23,7 +24,7 @@ def compare(auto: Automaton, facts: list[Facts]) -> list[Diagnostic]:
     first, known = auto.models[0], facts[0]
     found: list[Diagnostic] = []
     for decl, fact in zip(auto.models, facts, strict=True):
-        if fact.vocab_size < len(fact.vocabulary.table):
+        if fact.config.vocab_rows < len(fact.vocabulary.tokens):
             found.append(_short(decl, fact))
         if decl is not first:
             found += _pair(auto, first, known, decl, fact)
@@ -37,15 +38,15 @@ def _pair(
         difference = first_difference(known.vocabulary, fact.vocabulary)
         if difference is not None:
             yield _vocabularies(first, decl, difference, known.vocabulary, fact.vocabulary)
-    if set(known.stop_ids) != set(fact.stop_ids):
+    if set(known.config.eos_ids) != set(fact.config.eos_ids):
         yield _ends(first, known, decl, fact)
-    if known.vocabulary.template != fact.vocabulary.template:
+    if known.template != fact.template:
         yield _templates(auto, first, decl)
 
 
 def first_difference(a: Vocabulary, b: Vocabulary) -> int | None:
     """Return the first id that stands for other bytes, or is a control token in one only."""
-    for id_, (x, y) in enumerate(zip_longest(a.table, b.table, fillvalue=b"")):
+    for id_, (x, y) in enumerate(zip_longest(a.tokens, b.tokens, fillvalue=b"")):
         if x != y or (id_ in a.special_ids) != (id_ in b.special_ids):
             return id_
     return None
@@ -68,7 +69,7 @@ def _vocabularies(
 
 def _token(vocabulary: Vocabulary, id_: int) -> str:
     """Return what an id stands for, in backticks."""
-    raw = vocabulary.table[id_] if id_ < len(vocabulary.table) else b""
+    raw = vocabulary.tokens[id_] if id_ < len(vocabulary.tokens) else b""
     if not raw:
         return "no token"
     text = repr(raw.decode("utf-8")) if _is_text(raw) else repr(raw)
@@ -96,7 +97,7 @@ def _ends(first: ModelDecl, known: Facts, decl: ModelDecl, fact: Facts) -> Diagn
 
 
 def _ids(fact: Facts) -> str:
-    return " and ".join(map(str, sorted(fact.stop_ids))) or "no id"
+    return " and ".join(map(str, sorted(fact.config.eos_ids))) or "no id"
 
 
 def _templates(auto: Automaton, first: ModelDecl, decl: ModelDecl) -> Diagnostic:
@@ -117,7 +118,7 @@ def _short(decl: ModelDecl, fact: Facts) -> Diagnostic:
     return Diagnostic(
         "TR4104",
         "error",
-        f"`{decl.name}` has {fact.vocab_size} rows for a vocabulary of {len(fact.vocabulary.table)} ids",
+        f"`{decl.name}` has {fact.config.vocab_rows} rows for a vocabulary of {len(fact.vocabulary.tokens)} ids",
         decl.span,
         help="its tokenizer belongs to another model; use the one that it was trained with",
     )

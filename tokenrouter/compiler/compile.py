@@ -1,0 +1,134 @@
+"""The whole way from a policy file to a plan, in the order in which it is gone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tokenrouter.compiler import claims, models, pipeline
+from tokenrouter.compiler.emit import Tuning, emit
+from tokenrouter.compiler.gather import gather, head_digests
+from tokenrouter.compiler.ir import Automaton, ClaimDecl
+from tokenrouter.compiler.lower import lower
+from tokenrouter.diagnostics import Diagnostic, PolicyError
+from tokenrouter.dsl import hir
+from tokenrouter.dsl.load import load
+from tokenrouter.plan import structs as s
+from tokenrouter.plan.structs import Plan
+
+DEFAULT = Tuning()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A plan, and what was found on the way to it that is no error."""
+
+    plan: Plan
+    auto: Automaton
+    diagnostics: list[Diagnostic]
+
+
+def compile_policy(
+    path: str | os.PathLike[str],
+    *,
+    policy: str | None = None,
+    sets: Mapping[str, str | float | bool] | None = None,
+    max_active: int = DEFAULT.max_active,
+    max_wait_ms: float = DEFAULT.max_wait_ms,
+    kv_budget: int = DEFAULT.kv_budget,
+) -> Plan:
+    """Return the plan of a `.route` file; raises PolicyError, or another TokenRouterError.
+
+    `policy` picks one of several in the file, `sets` gives params other values. Paths of models are relative to the file.
+    """
+    tuning = Tuning(max_active, max_wait_ms, kv_budget)
+    texts = {name: _text(value) for name, value in (sets or {}).items()}
+    resolved = load(Path(path), policy=policy, sets=texts, one=True)
+    return compile_resolved(resolved, tuning).plan
+
+
+def _text(value: str | float | bool) -> str:
+    """Return a value of `sets` as it is written after `--set NAME=`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
+
+
+def compile_resolved(resolved: hir.Resolved, tuning: Tuning = DEFAULT) -> Compiled:
+    """Return the plan of a resolved file that holds one policy; raises PolicyError."""
+    policy = resolved.only()
+    auto, found = pipeline.run(lower(policy))
+    _refuse(found)
+    base = Path(resolved.file).resolve().parent
+    facts = gather(auto, base)
+    # With the vocabulary at hand the bounds of signals are tighter, so the passes look again.
+    auto, found = pipeline.run(replace(lower(policy), vocabulary=facts[0].vocabulary.size))
+    found += models.compare(auto, facts)
+    _refuse(found)
+    plan = emit(
+        auto,
+        facts,
+        tuning,
+        provenance(resolved, auto),
+        surface(policy, auto),
+        [_claim(auto, claim) for claim in auto.claims],
+        head_digests(auto, base),
+    )
+    return Compiled(plan, auto, [*resolved.diagnostics, *found])
+
+
+def _refuse(found: list[Diagnostic]) -> None:
+    """Raise PolicyError where something found is an error; it holds the warnings too."""
+    if any(diagnostic.severity == "error" for diagnostic in found):
+        raise PolicyError(found)
+
+
+def provenance(resolved: hir.Resolved, auto: Automaton) -> s.Provenance:
+    """Return where a plan comes from."""
+    text = "".join(resolved.texts[name] for name in sorted(resolved.texts))
+    place = {decl.name: at for at, decl in enumerate(auto.models)}
+    rules = [
+        s.RuleSource(
+            model=place[state.model],
+            rule=index,
+            line=rule.span.line,
+            column=rule.span.column,
+            text=rule.text,
+        )
+        for state, index, rule in auto.rules()
+        if rule.source != "fallback"
+    ]
+    return s.Provenance(
+        source=Path(resolved.file).name,
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        created=_now(),
+        rules=rules,
+    )
+
+
+def _now() -> str:
+    """Return the time in UTC; SOURCE_DATE_EPOCH fixes it, so that a build can be repeated to the byte."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    at = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def surface(policy: hir.Policy, auto: Automaton) -> s.Surface:
+    """Return what only people need."""
+    dropped = {decl.name for decl in auto.unreached}
+    return s.Surface(
+        signals=[s.SurfaceSignal(name=d.name, text=d.text) for d in policy.signals],
+        tests=[s.SurfaceTest(name=test.name, text=test.text) for test in policy.tests],
+        unreached=[model.text for model in policy.models if model.name in dropped],
+        comments=[s.Comment(anchor=c.anchor, place=c.place, text=c.text) for c in policy.comments],
+    )
+
+
+def _claim(auto: Automaton, claim: ClaimDecl) -> s.Claim:
+    verdict = claims.decide(auto, claim)
+    assert verdict.status != "refuted", "the pass `guarantees` lets no refuted claim through"
+    return s.Claim(text=claim.text, status=verdict.status, evidence=verdict.evidence)
