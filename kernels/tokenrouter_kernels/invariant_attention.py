@@ -43,7 +43,6 @@ def invariant_attention(
     kv_heads = keys.shape[1]
     share = heads // kv_heads
     n = len(blocks.last)
-    # [N, kv_heads, QUERIES * share, D]
     rows = q[blocks.tokens].view(n, QUERIES, kv_heads, share, width).transpose(1, 2)
     rows = rows.reshape(n, kv_heads, QUERIES * share, width)
     top = torch.full((n, kv_heads, QUERIES * share, 1), _LOW, dtype=q.dtype, device=q.device)

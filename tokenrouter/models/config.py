@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tokenrouter.models.errors import ModelError
+from tokenrouter.models.files import read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
 from tokenrouter.models.locate import Located
+from tokenrouter.models.stops import gguf_stop_ids, stop_ids
 
 OWN_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # run by our decoder; others by transformers
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -56,40 +57,16 @@ def read_config(located: Located) -> ModelConfig:
     """Return a model's configuration; raises ModelError where it is incomplete."""
     if located.kind == "gguf":
         return _from_gguf(read_gguf(located.path))
-    raw = read_json(located.path / "config.json")
-    generation = located.path / "generation_config.json"
-    eos = set(_ids(raw.get("eos_token_id")))
-    if generation.is_file():
-        eos |= set(_ids(read_json(generation).get("eos_token_id")))
-    return _from_json(raw, eos, located.path)
+    eos = stop_ids(located)
+    return _from_json(read_json(located.path / "config.json"), eos, located.path)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object; raises ModelError."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"cannot read `{path}`: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ModelError(f"`{path}` is no valid JSON") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"`{path}` holds no JSON object")
-    return found
-
-
-def _ids(value: Any) -> list[int]:
-    if value is None:
-        return []
-    return [int(v) for v in value] if isinstance(value, list) else [int(value)]
-
-
-def _from_json(raw: dict[str, Any], eos: set[int], path: Path) -> ModelConfig:
+def _from_json(raw: dict[str, Any], eos: tuple[int, ...], path: Path) -> ModelConfig:
     family = raw.get("model_type")
     if not isinstance(family, str):
         raise ModelError(f"`{path / 'config.json'}` has no `model_type`")
     text = raw.get("text_config")  # of models that also see or hear
     raw = {**raw, **text} if isinstance(text, dict) else raw
-    eos |= set(_ids(raw.get("eos_token_id")))
 
     def need(*names: str) -> Any:
         for name in names:
@@ -115,7 +92,7 @@ def _from_json(raw: dict[str, Any], eos: set[int], path: Path) -> ModelConfig:
         context=int(raw.get("max_position_embeddings") or raw.get("n_positions") or 2048),
         vocab_rows=int(need("vocab_size")),
         dtype=dtype if dtype in DTYPES else "float32",
-        eos_ids=tuple(sorted(eos)),
+        eos_ids=eos,
         activation=str(raw.get("hidden_act", "silu")),
         windows=_windows(raw, family, layers),
     )
@@ -167,7 +144,6 @@ def _from_gguf(head: GgufHead) -> ModelConfig:
     rows = head.tensors["token_embd.weight"].shape[0] if "token_embd.weight" in head.tensors else 0
     if not rows:
         raise ModelError(f"`{head.path}` has no weights")
-    eos = [head.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")]
     window = head.own("attention.sliding_window")
     layers = int(need("block_count"))
     return ModelConfig(
@@ -184,7 +160,7 @@ def _from_gguf(head: GgufHead) -> ModelConfig:
         context=int(need("context_length")),
         vocab_rows=rows,
         dtype="float32",
-        eos_ids=tuple(sorted({int(id_) for id_ in eos if id_ is not None})),
+        eos_ids=gguf_stop_ids(head),
         windows=(int(window),) * layers if window else (),
     )
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
-
 from tokenrouter_kernels import Ragged
+from torch import Tensor
 
 
 class Extension(NamedTuple):
@@ -45,8 +44,11 @@ class ExtendBatch:
     ) -> ExtendBatch:
         """Return the batch of some requests, in their order."""
         assert extensions
-        offsets, lengths, token_ids, positions, rows = [0], [], [], [], []
+        offsets, lengths = [0], []
+        token_ids: list[int] = []
+        positions: list[int] = []
         slots: list[int] = []
+        rows: list[int] = []
         for tokens, start, pages, samples in extensions:
             end = start + len(tokens)
             assert tokens and end <= len(pages) * page_size, (start, len(tokens), len(pages))

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import tokenrouter_kernels as kernels
 import torch
 from torch import Tensor
 
-import tokenrouter_kernels as kernels
 from tokenrouter.models.config import ModelConfig
 from tokenrouter.runtime.model.batch import ExtendBatch, ExtendOutput
 from tokenrouter.runtime.model.kv import KVCache, KVShape
@@ -89,7 +89,7 @@ class Decoder:
         """Return what each token's heads found: [T, heads * D]."""
         c = self.config
         heads = layer.qkv(x).view(x.shape[0], -1, c.head_dim)
-        q, k, v = heads.split((c.heads, c.kv_heads, c.kv_heads), 1)
+        q, k, v = torch.split(heads, [c.heads, c.kv_heads, c.kv_heads], 1)
         if layer.query_norm is not None and layer.key_norm is not None:
             q = kernels.rms_norm(q, layer.query_norm, c.rms_eps)
             k = kernels.rms_norm(k, layer.key_norm, c.rms_eps)

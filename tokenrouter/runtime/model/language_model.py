@@ -14,8 +14,15 @@ from tokenrouter.runtime.model.kv import KVCache
 class LanguageModel(Protocol):
     """A causal model over a paged cache."""
 
-    config: ModelConfig
-    dtype: torch.dtype  # of weights, activations and cache
+    @property
+    def config(self) -> ModelConfig:
+        """Its sizes."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its weights, activations and cache."""
+        ...
 
     def new_cache(self, pages: int, page_size: int) -> KVCache:
         """Return empty pages of this model's shape."""

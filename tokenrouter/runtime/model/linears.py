@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
+import tokenrouter_kernels as kernels
 from torch import Tensor
 from torch.nn import functional
-
-import tokenrouter_kernels as kernels
 
 Linear = Callable[[Tensor], Tensor]  # [T, K] -> [T, N]
 

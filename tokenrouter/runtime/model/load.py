@@ -12,6 +12,7 @@ from tokenrouter.models.errors import ModelError
 from tokenrouter.models.locate import Located, locate
 from tokenrouter.plan import structs as plan_
 from tokenrouter.runtime.model.decoder import Decoder, Layer
+from tokenrouter.runtime.model.foreign import load_foreign
 from tokenrouter.runtime.model.language_model import LanguageModel
 from tokenrouter.runtime.model.linears import Linear, linear
 from tokenrouter.runtime.model.rope import RotaryTable
@@ -51,8 +52,6 @@ def load(located: Located, dtype: str, *, deterministic: bool = False) -> Langua
             raise ModelError(
                 f"`{located.path}`: deterministic mode covers our own decoder, and `{config.family}` runs through transformers"
             )
-        from tokenrouter.runtime.model.foreign import load_foreign
-
         return load_foreign(located, config, DTYPES[dtype])
     return assemble(weights_of(located, config), config, DTYPES[dtype], deterministic=deterministic)
 

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Protocol
 
+import gguf
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tokenrouter.models.config import ModelConfig
@@ -39,8 +42,6 @@ class Safetensors:
 
     def get(self, name: str) -> Tensor:
         """Return one tensor."""
-        from safetensors import SafetensorError, safe_open
-
         try:
             with safe_open(self._files[name], "pt") as file:
                 tensor = file.get_tensor(name)
@@ -52,8 +53,6 @@ class Safetensors:
 
 def _shards(path: Path) -> dict[str, Path]:
     """Return the file of each tensor."""
-    from safetensors import SafetensorError, safe_open
-
     index = path / "model.safetensors.index.json"
     if index.is_file():
         try:
@@ -101,9 +100,6 @@ class Gguf:
 
 def dequantised(path: Path, info: TensorInfo) -> Tensor:
     """Return a tensor of a GGUF file in float32."""
-    import gguf
-    import numpy as np
-
     try:
         kind = gguf.GGMLQuantizationType(info.type)
         block, size = gguf.GGML_QUANT_SIZES[kind]

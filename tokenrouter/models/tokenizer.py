@@ -1,0 +1,143 @@
+"""Text to token ids and back, and conversations to prompts, for a model on this machine.
+
+From tokenizer.json with the `tokenizers` library, or rebuilt from a GGUF file. It knows nothing of weights or torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from tokenrouter.models.chat import ChatTemplate
+from tokenrouter.models.errors import ModelError
+from tokenrouter.models.files import read_json
+from tokenrouter.models.gguf import GgufHead, read_gguf
+from tokenrouter.models.locate import Located, locate
+from tokenrouter.models.rebuild import rebuild
+from tokenrouter.models.vocabulary import (
+    Vocabulary,
+    gguf_of,
+    gguf_tokens,
+    read_vocabulary,
+    tokenizer_json,
+)
+from tokenrouter.plan.structs import Plan
+
+
+class TextTokenizer:
+    """A model's tokenizer. Encoding may run in several threads at once."""
+
+    def __init__(
+        self,
+        tokenizer: Any,  # tokenizers.Tokenizer, which has no types
+        vocabulary: Vocabulary,
+        template: ChatTemplate | None,
+        bos_id: int | None = None,  # where the tokenizer itself does not put it in front
+    ) -> None:
+        self._tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self.template = template
+        self._bos_id = bos_id
+
+    @classmethod
+    def of(cls, plan: Plan, base: Path) -> TextTokenizer:
+        """Return the tokenizer that a plan's requests speak; raises ModelError."""
+        return cls.load(locate(plan.models[plan.tokenizer.template_from].use, base))
+
+    @classmethod
+    def load(cls, located: Located) -> TextTokenizer:
+        """Return a model's tokenizer; raises ModelError."""
+        vocabulary = read_vocabulary(located)
+        template = read_template(located)
+        gguf = gguf_of(located)
+        if gguf is not None:
+            head = read_gguf(gguf)
+            return cls(rebuild(head), vocabulary, template, _gguf_bos(head))
+        path = tokenizer_json(located)
+        try:
+            made = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise ModelError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from error
+        made.no_truncation()
+        made.no_padding()
+        return cls(made, vocabulary, template)
+
+    @property
+    def size(self) -> int:
+        """Number of ids, padding rows of a model's head not included."""
+        return self.vocabulary.size
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids of control tokens, which are not shown."""
+        return self.vocabulary.special_ids
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, after the model's own begin token where it has one."""
+        ids: list[int] = self._tokenizer.encode(text).ids
+        return ids if self._bos_id is None else [self._bos_id, *ids]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of some ids, control tokens left out; U+FFFD stands for broken characters."""
+        shown = (id_ for id_ in ids if id_ not in self.special_ids)
+        return b"".join(self.id_to_bytes(id_) for id_ in shown).decode("utf-8", "replace")
+
+    def id_to_bytes(self, id_: int) -> bytes:
+        """Return what an id stands for; a character may be parted over several ids."""
+        return self.vocabulary.tokens[id_]
+
+    def apply_chat_template(self, messages: list[dict[str, str]]) -> list[int]:
+        """Return the prompt of a conversation, up to where the answer begins; raises ModelError."""
+        if self.template is None:
+            raise ModelError("the model has no chat template; use plain completions")
+        text = self.template.render(messages)
+        # The template writes its own begin token.
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def read_template(located: Located) -> ChatTemplate | None:
+    """Return a model's chat template; None where it has none."""
+    gguf = gguf_of(located)
+    if gguf is not None:
+        return _gguf_template(read_gguf(gguf))
+    config_path = located.path / "tokenizer_config.json"
+    config = read_json(config_path) if config_path.is_file() else {}
+    file = located.path / "chat_template.jinja"
+    text = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
+    if isinstance(text, list):  # several by name
+        by_name = {each.get("name"): each.get("template") for each in text}
+        text = by_name.get("default")
+    if not isinstance(text, str):
+        return None
+    specials = {}
+    for name, value in config.items():
+        content = value.get("content") if isinstance(value, dict) else value
+        if name.endswith("_token") and isinstance(content, str):
+            specials[name] = content
+    return ChatTemplate(text, specials)
+
+
+def _gguf_template(head: GgufHead) -> ChatTemplate | None:
+    text = head.metadata.get("tokenizer.chat_template")
+    if not isinstance(text, str):
+        return None
+    tokens, _ = gguf_tokens(head)
+    specials = {}
+    for name in ("bos", "eos", "unknown", "padding"):
+        id_ = head.metadata.get(f"tokenizer.ggml.{name}_token_id")
+        if isinstance(id_, int) and id_ < len(tokens):
+            specials[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = tokens[id_]
+    return ChatTemplate(text, specials)
+
+
+def _gguf_bos(head: GgufHead) -> int | None:
+    """Return the id that stands before every text; files that do not say so go by their kind."""
+    usual = head.metadata.get("tokenizer.ggml.model") == "llama"
+    if not head.metadata.get("tokenizer.ggml.add_bos_token", usual):
+        return None
+    id_ = head.metadata.get("tokenizer.ggml.bos_token_id")
+    return id_ if isinstance(id_, int) else None
