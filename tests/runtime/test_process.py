@@ -1,0 +1,279 @@
+"""Real processes, real sockets: what is served equals what the engine writes, whatever dies, leaves or lies."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+import zmq
+
+from tests.factories import prompts
+from tests.runtime import tiny
+from tokenrouter.runtime.client import Client
+from tokenrouter.runtime.engine import Engine
+from tokenrouter.runtime.errors import RequestRefused, StartFailed, SubserverLost
+from tokenrouter.runtime.messages import Sampling
+from tokenrouter.runtime.transport import FRONT_END, endpoint
+
+LONG = Sampling(max_tokens=60, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    paths = tiny.save(tmp_path_factory.mktemp("tiny"))
+    return tiny.real(tiny.PLANS["ping_pong"](prefill=["eager", "lazy"]), paths)
+
+
+@pytest.fixture(scope="module")
+def alone(plan):
+    """What the engine writes for a prompt and a sampling."""
+    engine = Engine(plan)
+
+    def write(prompt, sampling):
+        (completion,) = engine.generate([prompt], sampling)
+        return list(zip(completion.ids, completion.models, strict=True))
+
+    return write
+
+
+@contextlib.asynccontextmanager
+async def serving(plan, **options):
+    client = Client(plan, **options)
+    await client.start()
+    pids = [model.pid for model in client.status().models]
+    try:
+        yield client
+    finally:
+        await client.close(5)
+    assert not [pid for pid in pids if alive(pid)]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def read(ticket):
+    return [(token.token, token.model) async for token in ticket]
+
+
+async def settled(client):
+    """Every subserver's report, once it holds nothing."""
+    end = time.monotonic() + 20
+    while True:
+        reports = await client.inspect()
+        assert not [r.problem for r in reports if r.problem]
+        if all(r.running + r.pending == 0 for r in reports):
+            assert all(r.free + r.kept == r.pages for r in reports)
+            return
+        assert time.monotonic() < end, reports
+        await asyncio.sleep(0.02)
+
+
+def test_processes_write_what_the_engine_writes_and_leave_nothing_behind(plan, alone):
+    seeded = Sampling(max_tokens=20, temperature=0.8, top_p=0.9, seed=3)
+    cases = [(p, LONG if at % 2 else seeded) for at, p in enumerate(prompts(8))]
+
+    async def run():
+        async with serving(plan) as client:
+            assert client.ready
+            tickets = [client.submit(p, sampling) for p, sampling in cases]
+            written = await asyncio.gather(*map(read, tickets))
+            await settled(client)
+            directory = client._processes.directory
+        assert not directory.exists()
+        with pytest.raises(RequestRefused):
+            client.submit([1], LONG)
+        return written
+
+    written = asyncio.run(run())
+
+    assert written == [alone(p, sampling) for p, sampling in cases]
+    assert {model for _, model in written[1]} == {0, 1}
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_stream_survives_the_death_of_a_subserver_unchanged(plan, alone, victim):
+    cases = prompts(8)
+    endless = Sampling(max_tokens=200, ignore_eos=True)
+
+    async def run():
+        async with serving(plan) as client:
+            tickets = [client.submit(p, endless) for p in cases]
+            first = [await anext(aiter(tickets[0])) for _ in range(10)]
+            os.kill(client.status().models[victim].pid, signal.SIGKILL)
+            await asyncio.sleep(0.2)
+            assert not client.ready
+            assert client.status().running > 0
+            written = await asyncio.gather(*map(read, tickets))
+            assert [m.epoch for m in client.status().models] == [
+                1 + (at == victim) for at in range(2)
+            ]
+            await settled(client)
+            return [[(t.token, t.model) for t in first] + written[0], *written[1:]]
+
+    written = asyncio.run(run())
+
+    assert written == [alone(p, endless) for p in cases]
+
+
+def test_requests_that_are_given_up_at_any_moment_free_their_pages_everywhere(plan, alone):
+    async def run():
+        async with serving(plan) as client:
+            kept = client.submit(prompts(1)[0], LONG)
+            for at, prompt in enumerate(prompts(24, seed=1)):
+                ticket = client.submit(prompt, LONG)
+                if at % 3:
+                    await anext(aiter(ticket))
+                await asyncio.sleep(0.002 * (at % 5))
+                client.abort(ticket.request)
+            written = await read(kept)
+            await settled(client)
+            return written
+
+    assert asyncio.run(run()) == alone(prompts(1)[0], LONG)
+
+
+class Trap:
+    """Unpickling it leaves a mark."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (self.path,))
+
+
+def test_what_is_no_message_is_thrown_away_with_a_line(plan, alone, tmp_path, caplog):
+    mark = tmp_path / "unpickled"
+    junk = [pickle.dumps(Trap(str(mark))), b"", b"\xc1", msgspec.msgpack.encode({"type": "Admit"})]
+
+    async def run():
+        async with serving(plan) as client:
+            context = zmq.Context()
+            for address in (FRONT_END, 0, 1):
+                socket = context.socket(zmq.PUSH)
+                socket.connect(endpoint(client._processes.directory, address))
+                for data in junk:
+                    socket.send(data)
+                socket.close(1000)
+            context.term()
+            written = await read(client.submit(prompts(1)[0], LONG))
+            logs = [client._processes.log(model).read_text() for model in range(2)]
+            assert client.ready
+            return written, logs
+
+    with caplog.at_level(logging.WARNING, logger="tokenrouter"):
+        written, logs = asyncio.run(run())
+
+    assert written == alone(prompts(1)[0], LONG)
+    assert not mark.exists()
+    assert [text.count("no message") for text in [*logs, caplog.text]] == [len(junk)] * 3
+
+
+PARENT = """
+import asyncio, sys, msgspec
+from pathlib import Path
+from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.client import Client
+
+async def main():
+    client = Client(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Plan))
+    await client.start()
+    print(*[m.pid for m in client.status().models], client._processes.directory, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_no_subserver_outlives_its_front_end(plan, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(msgspec.json.encode(plan))
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(path)], stdout=subprocess.PIPE
+    ) as parent:
+        *pids, directory = parent.stdout.readline().split()
+        parent.kill()
+    end = time.monotonic() + 5
+    while any(running(int(pid)) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.02)
+
+    assert not [pid for pid in pids if running(int(pid))]
+    subprocess.run(["rm", "-r", directory], check=True)
+
+
+def running(pid):
+    """Whether a process that is not our child still runs; an orphan may stay a zombie for a while."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_model_that_is_not_there_is_one_line_and_no_process(plan, tmp_path):
+    models = [plan.models[0], msgspec.structs.replace(plan.models[1], use=str(tmp_path / "gone"))]
+    client = Client(msgspec.structs.replace(plan, models=models))
+
+    with pytest.raises(StartFailed) as caught:
+        asyncio.run(client.start())
+
+    assert "m1" in str(caught.value) and "gone" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not any(model.pid for model in client.status().models)
+
+
+def test_closing_while_it_starts_leaves_no_process(plan):
+    async def run():
+        client = Client(plan)
+        starting = asyncio.ensure_future(client.start())
+        while not all(model.pid for model in client.status().models):
+            await asyncio.sleep(0.01)
+        pids = [model.pid for model in client.status().models]
+        await client.close(0)
+        with pytest.raises(StartFailed):
+            await starting
+        return pids
+
+    assert not [pid for pid in asyncio.run(run()) if alive(pid)]
+
+
+def test_closing_ends_what_runs_with_an_error_after_the_deadline(plan):
+    async def run():
+        client = Client(plan)
+        await client.start()
+        ticket = client.submit([5, 6, 7], Sampling(max_tokens=200, ignore_eos=True))
+        await anext(aiter(ticket))
+        await client.close(0)
+        with pytest.raises(SubserverLost):
+            await read(ticket)
+
+    asyncio.run(run())
+
+
+def test_a_queue_that_is_full_refuses(plan):
+    one = msgspec.structs.replace(
+        plan, windows=msgspec.structs.replace(plan.windows, max_active=1, table=[[1], [1]])
+    )
+
+    async def run():
+        async with serving(one, max_waiting=1) as client:
+            tickets = [client.submit([5, 6], LONG) for _ in range(2)]
+            with pytest.raises(RequestRefused) as caught:
+                client.submit([5, 6], LONG)
+            assert caught.value.kind == "overloaded"
+            assert (client.status().running, client.status().waiting) == (1, 1)
+            await asyncio.gather(*map(read, tickets))
+
+    asyncio.run(run())
