@@ -131,9 +131,11 @@ class Router:
 
     def _fired(self, values: Values, n: int, at: list[int]) -> list[int]:
         """Return the first rule that holds, by row."""
-        if len(self.rules) == 1:
+        if len(self.rules) == 1 and not isinstance(self.rules[0].go, Borrow):
             return [0] * n
         holds = [self._holds(rule, values, at, n) for rule in self.rules]
+        # Where even `otherwise` is passed over, a borrow of nothing, none of the rules fires.
+        holds.append(torch.ones(n, dtype=torch.bool))
         # argmax over ints gives the first of equals
         return [int(x) for x in torch.stack(holds).int().argmax(0).tolist()]
 
@@ -153,7 +155,7 @@ class Router:
     def _numbers(self, values: Values, fired: set[int], at: list[int]) -> dict[int, list[float]]:
         """Return the numbers that the fired rules need, by node, then row."""
         nodes: set[int] = set()
-        for index in fired:
+        for index in fired - {len(self.rules)}:
             rule = self.rules[index]
             nodes |= {assign.value for assign in rule.sets if assign.value in values}
             if isinstance(rule.go, Borrow):
@@ -163,7 +165,10 @@ class Router:
     def _decision(
         self, row: Row, index: int, place: int, numbers: dict[int, list[float]]
     ) -> Decision:
-        rule, state, here = self.rules[index], row.sequence.state, self.model
+        state, here = row.sequence.state, self.model
+        if index == len(self.rules):
+            return Decision(True, here)
+        rule = self.rules[index]
         variables = None
         if rule.sets:
             variables = state.vars.copy()

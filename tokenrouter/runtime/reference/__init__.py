@@ -8,6 +8,6 @@ numbers; what it says a plan means is what every execution must equal.
 from __future__ import annotations
 
 from tokenrouter.runtime.reference.interpreter import Reference
-from tokenrouter.runtime.reference.trace import Slack, Step, Trace
+from tokenrouter.runtime.reference.trace import After, Slack, Step, Trace
 
-__all__ = ["Reference", "Slack", "Step", "Trace"]
+__all__ = ["After", "Reference", "Slack", "Step", "Trace"]

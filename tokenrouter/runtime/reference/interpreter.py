@@ -19,7 +19,7 @@ from tokenrouter.runtime.reference import draws
 from tokenrouter.runtime.reference import values as v
 from tokenrouter.runtime.reference.distribution import Candidate, Distribution
 from tokenrouter.runtime.reference.load import Logits, load, texts
-from tokenrouter.runtime.reference.trace import Slack, Step, Trace
+from tokenrouter.runtime.reference.trace import After, Slack, Step, Trace
 
 
 class Stay(NamedTuple):
@@ -152,9 +152,9 @@ class Reference:
             request.tried.add(model)
             self._go(request, action)
             return None
-        request.output.append(
-            Step(candidate.token, model, action.rule, seen.logprob(candidate.token), request.slack)
-        )
+        logprob = seen.logprob(candidate.token)
+        written = Step(candidate.token, model, action.rule, logprob, request.slack, None)
+        request.output.append(written)
         request.counts[model] += 1
         request.vars = assigned
         request.tried.clear()
@@ -162,7 +162,28 @@ class Reference:
         if finish := self._ended(request, candidate.token, action):
             return finish
         self._go(request, action)
+        request.output[-1] = replace(written, after=self._after(request))
         return None
+
+    def _after(self, request: Request) -> After:
+        windows = [
+            [
+                [float(k.value) for k in request.windows[model].get(at, [])]
+                for at, node in enumerate(program.nodes)
+                if isinstance(node, s.Window)
+            ]
+            for model, program in enumerate(self.plan.programs)
+        ]
+        return After(
+            owner=request.owner,
+            home=None if request.stay is None else request.stay.home,
+            remaining=0 if request.stay is None else request.stay.remaining,
+            counts=list(request.counts),
+            switches=request.switches,
+            since_switch=request.since_switch,
+            vars=[float(k.value) for k in request.vars],
+            windows=windows,
+        )
 
     def _decide(
         self, request: Request, seen: Distribution, candidate: Candidate

@@ -36,6 +36,20 @@ class Slack:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """Where a request stands once a token is committed and the next decision has been handed on."""
+
+    owner: int
+    home: int | None  # that a borrowed stay returns to
+    remaining: int  # tokens left of it
+    counts: list[int]  # by model
+    switches: int
+    since_switch: int
+    vars: list[float]
+    windows: list[list[list[float]]]  # by model, by Window node: past values, oldest first
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One committed token."""
 
@@ -44,6 +58,7 @@ class Step:
     rule: int | None  # of the model's program; None inside a borrowed stay
     logprob: float  # of the token under the raw distribution
     slack: Slack  # over all steps at this position, those whose candidate was dropped included
+    after: After | None  # None where the request ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,241 @@
+"""Running a plan under conditions that must not matter: company, order, memory, chunks, prefill, windows, deaths.
+
+`serve` drives the in-process engine by events that a seed chooses, and gives what each request wrote. `PagedTokens` is
+a model whose KV pool holds token ids, so that the whole runtime but its arithmetic can be run in microseconds a step
+and every fault in its bookkeeping still shows in the logits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import numpy as np
+import torch
+
+from tokenrouter.plan import structs as s
+from tokenrouter.runtime.engine import Completion, Engine
+from tokenrouter.runtime.messages import Sampling
+from tokenrouter.runtime.reference.load import Logits
+from tokenrouter.runtime.row import StepOutput
+from tokenrouter.runtime.scheduler import Chunk
+
+STALE = -1
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asks for."""
+
+    prompt: list[int]
+    sampling: Sampling
+    params: Mapping[str, float | bool] = field(default_factory=dict)
+    metadata: Mapping[str, s.Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What surrounds a request and must not change it."""
+
+    crowd: int = 16  # requests in flight at most
+    order: int | None = (
+        None  # seed of arrivals and of the order of events; None is the engine's own
+    )
+    capacity: int | None = None  # tokens of each KV pool; small ones force preemption
+    chunk: int = 512  # tokens of a batch
+    prefill: Literal["eager", "lazy"] | None = None  # of every model; None as compiled
+    windows: int | None = None  # seed of a table of feasible windows
+    deaths: int = 0  # subservers lost on the way
+    aborts: int = 0  # other requests that are given up on the way
+
+
+def under(plan: s.Plan, conditions: Conditions) -> s.Plan:
+    """Return a plan with its memory, prefill and windows as the conditions say."""
+    if conditions.capacity is not None:
+        memory = msgspec.structs.replace(plan.memory, capacity_tokens=conditions.capacity)
+        plan = msgspec.structs.replace(plan, memory=memory)
+    if conditions.prefill is not None:
+        plan = _prefill(plan, conditions.prefill)
+    if conditions.windows is not None:
+        table = feasible(len(plan.models), plan.windows.max_active, conditions.windows)
+        windows = msgspec.structs.replace(plan.windows, table=table)
+        plan = msgspec.structs.replace(plan, windows=windows)
+    return plan
+
+
+def _prefill(plan: s.Plan, prefill: Literal["eager", "lazy"]) -> s.Plan:
+    models = [msgspec.structs.replace(model, prefill=prefill) for model in plan.models]
+    graphs = []
+    for graph in plan.subservers:
+        admit = msgspec.structs.replace(graph.tasks[0], prefill=prefill)
+        graphs.append(msgspec.structs.replace(graph, tasks=[admit, *graph.tasks[1:]]))
+    return msgspec.structs.replace(plan, models=models, subservers=graphs)
+
+
+def feasible(n_models: int, max_active: int, seed: int) -> list[list[int]]:
+    """Return random windows, by model and active requests N, whose excesses over 1 sum to less than N."""
+    rng = random.Random(seed)
+    table = [[1] * max_active for _ in range(n_models)]
+    for n in range(1, max_active + 1):
+        for _ in range(rng.randrange(n)):
+            table[rng.randrange(n_models)][n - 1] += 1
+    return table
+
+
+class PagedTokens:
+    """A model by its function from ids to logits, behind a KV pool.
+
+    The «KV» of a position is the tuple of all ids that it was computed from. A step computes from what lies in the
+    sequence's pages; where a page is lost, shared wrongly or stale, the logits are those of another text.
+    """
+
+    def __init__(self, logits: Logits, plan: s.Plan) -> None:
+        self.logits = logits
+        self.size = plan.tokenizer.size
+        self.page_size = plan.memory.page_size
+        self.capacity_tokens = plan.memory.capacity_tokens
+        self.kv: dict[tuple[int, int], tuple[int, ...]] = {}  # by page and slot
+
+    def run(self, chunks: list[Chunk], *, hidden: bool) -> StepOutput:
+        """Read the chunks' tokens and return the logits of those that sample."""
+        rows = [self._read(chunk) for chunk in chunks]
+        wanted = [self._row(r) for chunk, r in zip(chunks, rows, strict=True) if chunk.samples]
+        shape = (len(wanted), self.size)
+        logits = np.stack(wanted) if wanted else np.zeros(shape)
+        return StepOutput(torch.from_numpy(logits), torch.zeros(shape) if hidden else None)
+
+    def _read(self, chunk: Chunk) -> list[int]:
+        pages, tokens = chunk.sequence.pages, chunk.sequence.tokens
+        seen = self._seen(pages, chunk.start)
+        for at in range(chunk.start, chunk.start + chunk.n):
+            seen.append(tokens[at])
+            self.kv[self._place(pages, at)] = tuple(seen)
+        return seen
+
+    def _seen(self, pages: Sequence[int], n: int) -> list[int]:
+        """Return the ids that the first `n` positions stand for; `STALE` where they were computed from others."""
+        seen: list[int] = []
+        for at in range(n):
+            kv = self.kv.get(self._place(pages, at), (STALE,))
+            seen.append(kv[-1] if list(kv[:-1]) == seen else STALE)
+        return seen
+
+    def _place(self, pages: Sequence[int], at: int) -> tuple[int, int]:
+        return pages[at // self.page_size], at % self.page_size
+
+    def _row(self, ids: list[int]) -> np.ndarray:
+        known = [max(token, 0) for token in ids]
+        row = self.logits(known)[: self.size].copy()
+        return row if known == ids else np.roll(row, 1 + ids.count(STALE))
+
+
+@dataclass
+class Served:
+    """What came of some requests."""
+
+    completions: list[Completion]
+    engine: Engine
+
+    @property
+    def preempted(self) -> int:
+        """Return how often a sequence was preempted."""
+        return sum(subserver.scheduler.n_preempted for subserver in self.engine.subservers)
+
+
+def serve(
+    plan: s.Plan,
+    requests: Sequence[Request],
+    conditions: Conditions,
+    *,
+    models: Sequence[Logits] | None = None,
+    dtype: str = "float64",
+    deterministic: bool = False,
+) -> Served:
+    """Return what every request wrote; `models` gives functions to run behind paged tokens instead of the real thing."""
+    plan = under(plan, conditions)
+    engine = Engine(
+        plan,
+        dtype=dtype,
+        deterministic=deterministic,
+        models=None if models is None else [PagedTokens(logits, plan) for logits in models],
+        max_batch_tokens=conditions.chunk,
+    )
+    drive = _Driver(engine, requests, conditions)
+    drive.run()
+    engine.check_integrity()
+    return Served([drive.completions[at] for at in range(len(requests))], engine)
+
+
+class _Driver:
+    """Lets requests arrive and things happen in the order that a seed chooses."""
+
+    def __init__(self, engine: Engine, requests: Sequence[Request], conditions: Conditions) -> None:
+        self.engine = engine
+        self.requests = requests
+        self.conditions = conditions
+        self.rng = random.Random(conditions.order or 0)
+        self.arrivals = list(range(len(requests)))
+        if conditions.order is not None:
+            self.rng.shuffle(self.arrivals)
+        self.running: dict[int, int] = {}  # engine's number -> place
+        self.completions: dict[int, Completion] = {}
+        self.given_up: set[int] = set()
+        # Accidents are spread over the run by counting down to them.
+        self.accidents = ["death"] * conditions.deaths + ["abort"] * conditions.aborts
+        self.rng.shuffle(self.accidents)
+        self.until_accident = self.rng.randint(5, 60)
+
+    def run(self) -> None:
+        while self.arrivals or self.running:
+            self._admit()
+            self._happen()
+            self._accident()
+            self._collect()
+        self.engine.run()
+
+    def _admit(self) -> None:
+        eager = self.conditions.order is None
+        while self.arrivals and len(self.running) < self.conditions.crowd:
+            if self.running and not eager and self.rng.random() < 0.7:
+                return
+            at = self.arrivals.pop(0)
+            self.running[self._submit(self.requests[at])] = at
+
+    def _submit(self, request: Request) -> int:
+        return self.engine.submit(
+            request.prompt, request.sampling, request.params, request.metadata, traced=True
+        )
+
+    def _happen(self) -> None:
+        if self.conditions.order is not None:
+            events = self.engine.events()
+            self.rng.shuffle(events)
+            if any(self.engine.do(event) for event in events[:1]) or self.rng.random() < 0.5:
+                return
+            if any(self.engine.do(event) for event in events[1:]):
+                return
+        assert self.engine.step(), f"nothing can happen and {len(self.running)} requests wait"
+
+    def _accident(self) -> None:
+        if not self.accidents:
+            return
+        self.until_accident -= 1
+        if self.until_accident > 0:
+            return
+        self.until_accident = self.rng.randint(5, 60)
+        if self.accidents.pop() == "death":
+            self.engine.restart(self.rng.randrange(len(self.engine.subservers)))
+        else:
+            doomed = self.rng.choice(self.requests)
+            self.given_up.add(self._submit(doomed))
+            if len(self.given_up) > 1:
+                self.engine.abort(self.given_up.pop())
+
+    def _collect(self) -> None:
+        for request, at in list(self.running.items()):
+            if self.engine.completions[request].finish is not None:
+                self.completions[at] = self.engine.completions.pop(request)
+                del self.running[request]
