@@ -21,8 +21,10 @@ from tests.compiler.irs import (
 )
 from tokenrouter.compiler import pipeline
 from tokenrouter.compiler.expr import FieldOf, Lit, SignalOf
+from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.compiler.passes.drop_unreached import drop_unreached
 from tokenrouter.compiler.passes.livelock import livelock
+from tokenrouter.compiler.passes.never_left import never_left
 from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
 
@@ -103,6 +105,33 @@ def test_what_differs_from_step_to_step_does_not_break_a_cycle():
     assert [d.code for d in livelock(auto)] == ["TR2201"]
 
 
+def test_a_model_that_is_never_left_by_accident_is_told():
+    def auto(*large):
+        return automaton(("small", (UNSURE, retry("large")), (None, COMMIT)), ("large", *large))
+
+    accident = auto((cmp(MARGIN, ">", MAXPROB), then("small")), (None, COMMIT))
+    choice = auto((None, COMMIT))
+    near = auto((cmp(MARGIN, ">=", MAXPROB), then("small")), (None, COMMIT))
+
+    assert told(never_left(accident)) == [
+        ("TR2102", "no request ever leaves `large`, although its rules mean to")
+    ]
+    assert [d.span.line for d in never_left(accident)[0].labels] == [12]
+    assert never_left(choice) == never_left(near) == []
+
+
+def test_start_rules_are_covered_like_any_other():
+    decl = SignalOf("prompt_tokens")
+    from dataclasses import replace
+
+    base = r_stitch()
+    start = tuple(
+        replace(base.start[0], when=when) for when in (cmp(decl, ">", 10), cmp(decl, ">", 20), None)
+    )
+
+    assert [d.code for d in coverage(replace(base, start=start))] == ["TR2302"]
+
+
 def test_a_stay_that_can_never_begin_is_refused():
     decl, n = param("n", 0, 0, 0.5, unit="count")
     near, m = param("n", 0, 0, 1, unit="count")
@@ -166,3 +195,21 @@ def test_the_pipeline_tells_everything_at_once_in_source_order_and_shows_each_st
     assert [d.code for d in found] == ["TR2101", "TR2302", "TR2201", "TR2301"]
     assert [d.span.start for d in found] == sorted(d.span.start for d in found)
     assert seen == [step.__name__ for step in pipeline.PASSES]
+
+
+def test_what_only_follows_from_another_finding_is_not_told():
+    decl, tau = param("tau", 0.1, 0, 1, unit="prob")
+    auto = automaton(
+        ("small", (UNSURE, retry("large")), (None, COMMIT)),
+        (
+            "large",
+            (cmp(MARGIN, "<", tau), COMMIT),
+            (cmp(MARGIN, "<", 0.05), then("small")),
+            (None, COMMIT),
+        ),
+        params=(decl,),
+    )
+
+    _, found = pipeline.run(auto)
+
+    assert [d.code for d in found] == ["TR2102"]  # no rule is dead by itself, only after the first

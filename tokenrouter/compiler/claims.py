@@ -12,12 +12,12 @@ Guards that ask more may well keep the bound: then the answer is «not proved».
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, inf, isinf
 from typing import Literal
 
-from tokenrouter.compiler.atoms import MOST, disjuncts
+from tokenrouter.compiler.atoms import disjuncts
 from tokenrouter.compiler.expr import (
     Aggregate,
     Expr,
@@ -30,6 +30,7 @@ from tokenrouter.compiler.expr import (
 from tokenrouter.compiler.feasible import Region
 from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import Automaton, Borrow, ClaimDecl, Rule, State, Stop, targets
+from tokenrouter.compiler.liveness import at_values, narrow
 from tokenrouter.plan.text import number
 
 Weight = Fraction | float  # a float only where it is infinite
@@ -63,7 +64,7 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
         return Verdict("proved", f"`{claim.model}` is never reached")
     if claim.kind == "enforce":
         return Verdict("enforced", f"every hand-off to `{claim.model}` asks for it")
-    certain = _cycle(auto, [way for way in _ways(_at_values(auto), claim) if way.certain])
+    certain = _cycle(auto, [way for way in _ways(at_values(auto), claim) if way.certain])
     if certain:
         return Verdict("refuted", _round_trip(certain), certain)
     ways = list(_ways(auto, claim))
@@ -126,10 +127,10 @@ def _certain(auto: Automaton, state: State, index: int) -> bool:
         if any(_remembers(part) for part in walk(rule.when)):
             return False
         ways = disjuncts(rule.when, last)
-        if ways is None or len(ways) * len(regions) > MOST:
+        rest = None if ways is None else narrow(regions, ways)
+        if rest is None:
             return False
-        parts = [region.assume(way) for region in regions for way in ways]
-        regions = [part for part in parts if isinstance(part, Region)]
+        regions = rest
     go = state.rules[index].go
     if isinstance(go, Borrow) and (go.until or any(_remembers(part) for part in walk(go.most))):
         return False
@@ -154,17 +155,6 @@ def _remembers(part: Expr) -> bool:
             )
         case _:
             return False
-
-
-def _at_values(auto: Automaton) -> Automaton:
-    """Return the policy with each param at its value."""
-    fixed = tuple(
-        decl
-        if isinstance(decl.value, bool)
-        else replace(decl, low=float(decl.value), high=float(decl.value))
-        for decl in auto.params
-    )
-    return replace(auto, params=fixed)
 
 
 def _shortest(auto: Automaton, ways: list[Way]) -> tuple[dict[str, Weight], tuple[Way, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenrouter import __version__
 from tokenrouter.compiler import chain, memory, programs, tasks
 from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.facts import Facts
@@ -13,6 +12,7 @@ from tokenrouter.plan import structs as s
 from tokenrouter.plan.hash import seal
 from tokenrouter.plan.structs import MIN_READER, PLAN_VERSION, Plan
 from tokenrouter.plan.verify import verify
+from tokenrouter.version import __version__
 
 EAGER = 0.5  # expected reach from which on a model reads the prompt at admission
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}  # bytes a value

@@ -149,6 +149,25 @@ def targets(go: Go | To | Mix) -> tuple[str, ...]:
             return ()
 
 
+def action(keep: bool, go: Go) -> str:
+    """Return an action in the words of the language."""
+    then = "commit then " if keep else ""
+    match go:
+        case Stay():
+            return "commit"
+        case Stop():
+            return "stop"
+        case To():
+            return f"{then}{go.model}" if keep else f"retry {go.model}"
+        case Mix():
+            parts = "  ".join(f"{model}: {number(weight)}" for model, weight in go.weights)
+            return f"{then}mix {{ {parts} }}"
+        case Borrow(until=None):
+            return f"{then}borrow {go.model} for {go.most}"
+        case Borrow():
+            return f"{then}borrow {go.model} until {go.until} at most {go.most}"
+
+
 @dataclass(frozen=True, slots=True)
 class Assign:
     """`set NAME = EXPR`."""

@@ -45,14 +45,15 @@ def _rule(rule: hir.Rule) -> ir.Rule:
     return ir.Rule(
         when=_maybe(rule.when),
         keep=action.keep,
-        go=_go(action.go),
+        go=lower_go(action.go),
         span=rule.span,
         text=rule.text,
         sets=tuple(ir.Assign(item.var, lower_expr(item.value)) for item in action.sets),
     )
 
 
-def _go(go: hir.Go) -> ir.Go:
+def lower_go(go: hir.Go) -> ir.Go:
+    """Return who decides next, in the IR."""
     match go:
         case hir.Stay():
             return ir.Stay()

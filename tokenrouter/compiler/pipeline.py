@@ -15,6 +15,7 @@ from tokenrouter.compiler.passes.drop_unreached import drop_unreached
 from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.compiler.passes.guarantees import guarantees
 from tokenrouter.compiler.passes.livelock import livelock
+from tokenrouter.compiler.passes.never_left import never_left
 from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
 from tokenrouter.compiler.verify import verify
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     check(stays),
     check(trust),
     drop_unreached,
+    check(never_left),
     check(livelock),
     enforce,
     check(guarantees),
@@ -63,5 +65,12 @@ def run(
 
 def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:
     """Return diagnostics in source order, each once: a rule of `at any` stands in many states."""
-    once = {(d.code, d.span): d for d in reversed(found)}
+    once = {(d.code, d.span): d for d in reversed(found) if not _follows(d, found)}
     return sorted(once.values(), key=lambda d: (d.span.file, d.span.start, d.code))
+
+
+def _follows(diagnostic: Diagnostic, found: list[Diagnostic]) -> bool:
+    """Return whether a warning only repeats what is said of the rules that it points at."""
+    told = {other.span for other in found if other is not diagnostic}
+    places = {label.span for label in diagnostic.labels}
+    return diagnostic.severity == "warning" and bool(places) and places <= told

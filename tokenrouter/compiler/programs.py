@@ -112,6 +112,25 @@ class _Nodes:
                 return s.RequestField(name=expr.name, default=expr.default)
 
 
+def find(places: Index, nodes: list[s.Node], expr: Expr) -> int | None:
+    """Return the node of an expression in a program; None where the program does not ask for it."""
+    probe = _Known(places, list(nodes))
+    at = probe.add(expr)
+    return at if at < len(nodes) else None
+
+
+@dataclass(eq=False, slots=True)
+class _Known(_Nodes):
+    """A node list that finds what it holds by value."""
+
+    def add(self, expr: Expr) -> int:
+        """Return the node of an expression; one behind the end where it is new."""
+        node = self._node(expr)
+        if node not in self.nodes:
+            self.nodes.append(node)
+        return self.nodes.index(node)
+
+
 def programs(auto: Automaton) -> list[s.Program]:
     """Return the route program of every model, in the order of the models."""
     places = index(auto)

@@ -14,16 +14,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tokenrouter.compiler.atoms import MOST, Conjunction, disjuncts
+from tokenrouter.compiler.atoms import Conjunction, disjuncts
 from tokenrouter.compiler.expr import Expr, ParamOf, walk
 from tokenrouter.compiler.feasible import Empty, Region
-from tokenrouter.compiler.ir import Automaton, Rule, State
+from tokenrouter.compiler.ir import Automaton, Rule, State, action
+from tokenrouter.compiler.liveness import narrow, some
 from tokenrouter.diagnostics import Diagnostic, Label
 
 
 def coverage(auto: Automaton) -> list[Diagnostic]:
-    """Return what is wrong with the rules of all states."""
-    return [found for state in auto.states for found in _state(auto, state)]
+    """Return what is wrong with the rules of all states, and with those of the start."""
+    return [found for state in (_start(auto), *auto.states) for found in _state(auto, state)]
+
+
+def _start(auto: Automaton) -> State:
+    """Return the start as if it were a state: its rules are chosen from in the same way."""
+    rules = []
+    for rule in auto.start:
+        guard = "otherwise" if rule.when is None else f"when {rule.when}"
+        text = f"{guard} -> {action(True, rule.go).removeprefix('commit then ')}"
+        rules.append(Rule(rule.when, True, rule.go, rule.span, text))
+    return State("start", tuple(rules), auto.span)
 
 
 def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
@@ -38,26 +49,13 @@ def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
             left = None
             continue
         problem = _alone(auto, state, index, always, never)
-        if problem is None and left is not None and not _some(left, always):
+        if problem is None and left is not None and not some(left, always):
             problem = _covered(auto, state, index, always)
         if problem is not None:
             yield problem
             if problem.code == "TR2303":
                 return
-        left = None if left is None else _narrow(left, never)
-
-
-def _some(regions: list[Region], ways: list[Conjunction]) -> bool:
-    """Return whether some step in the regions goes one of the ways."""
-    return any(isinstance(region.assume(way), Region) for region in regions for way in ways)
-
-
-def _narrow(regions: list[Region], ways: list[Conjunction]) -> list[Region] | None:
-    """Return the parts of the regions that go one of the ways; None where they are too many."""
-    if len(regions) * len(ways) > MOST:
-        return None
-    parts = (region.assume(way) for region in regions for way in ways)
-    return [part for part in parts if isinstance(part, Region)]
+        left = None if left is None else narrow(left, never)
 
 
 def _alone(
@@ -71,9 +69,9 @@ def _alone(
     rule = state.rules[index]
     assert rule.when is not None
     whole = Region(auto)
-    if not _some([whole], always):
+    if not some([whole], always):
         return _never(rule, _reason(whole, always))
-    if not _some([whole], never):
+    if not some([whole], never):
         return _always(state, rule)
     return _at_values(auto, rule, rule.when, always, never)
 
@@ -106,9 +104,9 @@ def _at_values(
     settings = ", ".join(
         f"`{name}` = {numbers[name].value:g}" for name in sorted(names & numbers.keys())
     )
-    if not _some([region], always):
+    if not some([region], always):
         return _setting(rule, settings, "no", _reason(region, always))
-    if not _some([region], never):
+    if not some([region], never):
         return _setting(rule, settings, "every", _reason(region, never))
     return None
 
@@ -119,8 +117,8 @@ def _covered(auto: Automaton, state: State, index: int, always: list[Conjunction
     labels = []
     for earlier in state.rules[:index]:
         never = None if earlier.when is None else disjuncts(earlier.when, False)
-        rest = None if never is None else _narrow([Region(auto)], never)
-        if rest is not None and not _some(rest, always):
+        rest = None if never is None else narrow([Region(auto)], never)
+        if rest is not None and not some(rest, always):
             labels.append(Label(earlier.span, "this rule fires on every step that it would"))
             break
     by = "an earlier rule covers it" if labels else "the rules above cover it together"

@@ -1,0 +1,176 @@
+"""`test` blocks run through the route programs: expected, got, and which rule fired."""
+
+from dataclasses import replace
+
+import pytest
+
+from tokenrouter.compiler import pipeline, trial
+from tokenrouter.compiler.lower import lower
+from tokenrouter.dsl import hir
+
+ENTROPY = hir.SignalRef("entropy", (), "nats")
+MARGIN = hir.SignalRef("margin", (), "prob")
+POSITION = hir.SignalRef("position", (), "count")
+COUNT = hir.SignalRef("count", ("large",), "count")
+SHARE = hir.SignalRef("share", ("large",), "share")
+PROMPT = hir.SignalRef("prompt_tokens", (), "count")
+TAU = hir.ParamRef("tau", "nats")
+COMMIT = hir.Action(True, hir.Stay())
+RETRY = hir.Action(False, hir.To("large"))
+BACK = hir.Action(True, hir.To("small"))
+
+
+def gt(left, right):
+    return hir.Compare(
+        ">", left, right if not isinstance(right, float) else hir.Const(right, left.unit)
+    )
+
+
+def rule(when, action, text):
+    return hir.Rule(when, action, text=text)
+
+
+def policy(*cases, small=None, claims=(), start=None):
+    small = small or (
+        rule(hir.AllOf((gt(ENTROPY, TAU), gt(MARGIN, 0.1))), RETRY, "when entropy > tau and margin > 0.1 -> retry large"),
+        rule(None, COMMIT, "otherwise -> commit"),
+    )  # fmt: skip
+    large = (
+        rule(hir.Compare("<=", ENTROPY, TAU), BACK, "when entropy <= tau -> commit then small"),
+        rule(None, COMMIT, "otherwise -> commit"),
+    )
+    return hir.Policy(
+        name="p",
+        models=(hir.Model("small", "s"), hir.Model("large", "l")),
+        start=start or (hir.StartRule(None, hir.To("small")),),
+        blocks=(hir.Block("small", small), hir.Block("large", large)),
+        params=(hir.Param("tau", "nats", 2.0, 0.0, 6.0),),
+        claims=tuple(claims),
+        tests=(hir.Test("t", tuple(cases)),),
+    )
+
+
+def case(model, expect, **given):
+    signals = {"entropy": ENTROPY, "margin": MARGIN, "position": POSITION, "count": COUNT, "share": SHARE, "tau": TAU, "prompt": PROMPT}  # fmt: skip
+    said = tuple(hir.Given(signals[name], value) for name, value in given.items())
+    return hir.Case(model, said, expect)
+
+
+def outcome(made):
+    auto, _ = pipeline.run(lower(made))
+    [found] = trial.run(auto, made)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("made", "passed", "got"),
+    [
+        (case("small", RETRY, entropy=3.0, margin=0.2), True, "retry large"),
+        (case("small", COMMIT, entropy=3.0, margin=0.2), False, "retry large"),
+        (case("small", COMMIT, entropy=1.0), True, "commit"),
+        (case("small", COMMIT, margin=0.0), True, "commit"),
+        (case("small", RETRY, entropy=1.0, tau=0.5, margin=0.2), True, "retry large"),
+        (case("large", BACK, entropy=2.0), True, "commit then small"),
+        (case("large", COMMIT, entropy=2.1), True, "commit"),
+    ],
+)
+def test_a_case_passes_where_the_rule_that_fires_does_what_it_expects(made, passed, got):
+    found = outcome(policy(made))
+
+    assert (found.passed, found.got) == (passed, got)
+
+
+def test_a_case_that_leaves_a_guard_open_says_what_to_give():
+    found = outcome(policy(case("small", RETRY, entropy=3.0)))
+
+    assert not found.passed
+    assert found.got == "nothing, since the case does not give `margin`"
+
+
+def test_a_failed_case_names_the_rule_that_fired():
+    found = outcome(policy(case("small", RETRY, entropy=1.0)))
+
+    assert (found.expected, found.got, found.rule) == ("retry large", "commit", 1)
+    assert found.text == "otherwise -> commit"
+
+
+ENFORCE = hir.Claim("enforce", "share", "large", 0.4)
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ({}, "retry large"),
+        ({"share": 0.3}, "retry large"),
+        ({"share": 0.5}, "commit"),
+        ({"count": 3, "position": 10}, "retry large"),
+        ({"count": 4, "position": 10}, "commit"),
+        ({"share": 0.4, "position": 10}, "commit"),
+    ],
+)
+def test_enforced_bounds_count_as_kept_unless_the_case_gives_counts(given, got):
+    found = outcome(
+        policy(case("small", RETRY, entropy=3.0, margin=0.2, **given), claims=[ENFORCE])
+    )
+
+    assert found.got == got
+
+
+def test_a_window_holds_this_step_only_unless_it_is_given():
+    mean = hir.Window("mean", ENTROPY, 8, "nats")
+    small = (
+        rule(gt(mean, 2.0), RETRY, "when mean(entropy, 8) > 2 -> retry large"),
+        rule(None, COMMIT, ""),
+    )
+
+    one = outcome(policy(case("small", RETRY, entropy=3.0), small=small))
+    given = hir.Case("small", (hir.Given(mean, 1.0), hir.Given(ENTROPY, 3.0)), COMMIT)
+
+    assert one.passed
+    assert outcome(policy(given, small=small)).passed
+
+
+def test_a_borrow_below_one_token_passes_its_rule_over():
+    n = hir.Arith("-", COUNT, hir.Const(4.0, "count"), "count")
+    borrow = hir.Action(False, hir.Borrow("large", n))
+    small = (rule(gt(ENTROPY, 2.0), borrow, "when entropy > 2 -> borrow"), rule(None, COMMIT, ""))
+
+    assert outcome(policy(case("small", borrow, entropy=3.0, count=5), small=small)).passed
+    assert outcome(policy(case("small", COMMIT, entropy=3.0, count=4), small=small)).passed
+    open_ = outcome(policy(case("small", COMMIT, entropy=3.0), small=small))
+    assert open_.got == "nothing, since the case does not give `count(large)`"
+
+
+def test_the_start_is_tested_too():
+    start = (
+        hir.StartRule(gt(PROMPT, 100.0), hir.To("large")),
+        hir.StartRule(None, hir.To("small")),
+    )
+    large = hir.Action(True, hir.To("large"))
+
+    assert outcome(policy(case(None, large, prompt=200), start=start)).passed
+    assert not outcome(policy(case(None, large, prompt=50), start=start)).passed
+
+
+def test_coverage_names_the_rules_that_no_passed_case_fires():
+    made = policy(
+        case("small", RETRY, entropy=3.0, margin=0.2),
+        case("small", RETRY, entropy=1.0),
+        case("large", BACK, entropy=2.0),
+    )
+    auto, _ = pipeline.run(lower(made))
+
+    outcomes = list(trial.run(auto, made))
+
+    assert [(model, rule.text) for model, rule in trial.unfired(auto, outcomes)] == [
+        ("small", "otherwise -> commit"),
+        ("large", "otherwise -> commit"),
+    ]
+
+
+def test_a_model_without_rules_has_nothing_to_test():
+    lender = policy(case("large", COMMIT, entropy=1.0))
+    small = (rule(gt(ENTROPY, 2.0), hir.Action(False, hir.Borrow("large", hir.Const(1.0, "count"))), ""), rule(None, COMMIT, ""))  # fmt: skip
+    lender = replace(lender, blocks=(hir.Block("small", small), hir.Block("large", ())))
+
+    assert outcome(lender).got == "nothing: `large` has no rules"

@@ -1,0 +1,45 @@
+"""Find models that requests never leave although their rules mean to.
+
+Needs: reachable states. Gives: nothing is changed. Reports: TR2102.
+
+A model whose rules never hand a request on is a choice. One that has such rules, none of which can fire, is an accident.
+"""
+
+from __future__ import annotations
+
+from tokenrouter.compiler.ir import Automaton, State, Stop, targets
+from tokenrouter.compiler.liveness import alive, at_values
+from tokenrouter.diagnostics import Diagnostic, Label
+
+
+def never_left(auto: Automaton) -> list[Diagnostic]:
+    """Return one warning a model that is never left by accident."""
+    fixed = at_values(auto)
+    found = []
+    for state in auto.states:
+        leaving = [index for index in range(len(state.rules)) if _leaves(state, index)]
+        live = alive(fixed, state.rules)
+        if leaving and not any(live[index] for index in leaving):
+            found.append(_never_left(state, leaving))
+    return found
+
+
+def _leaves(state: State, index: int) -> bool:
+    go = state.rules[index].go
+    return isinstance(go, Stop) or any(name != state.model for name in targets(go))
+
+
+def _never_left(state: State, leaving: list[int]) -> Diagnostic:
+    """TR2102."""
+    labels = tuple(
+        Label(state.rules[index].span, "this rule would hand it on, and can never fire")
+        for index in leaving
+    )
+    return Diagnostic(
+        "TR2102",
+        "warning",
+        f"no request ever leaves `{state.model}`, although its rules mean to",
+        state.span,
+        labels,
+        help="mend the conditions of these rules, or remove them if the model is meant to keep what it gets",
+    )

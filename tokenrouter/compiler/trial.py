@@ -1,0 +1,201 @@
+"""Run the `test` blocks of a policy through its route programs: the very nodes and rules that would be served.
+
+A case gives values of some signals; the others are unknown. The first rule whose guard holds fires; where a guard before
+it cannot be decided from what is given, the case fails and says what to give. Guards that `enforce` added count as
+satisfied unless the case gives a count or share of the bounded model. A window whose value is not given holds this step only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tokenrouter.compiler import ir, programs
+from tokenrouter.compiler.expr import Aggregate, Expr, Lit, SignalOf, children, walk
+from tokenrouter.compiler.ir import Automaton, action
+from tokenrouter.compiler.lower import lower_expr, lower_go
+from tokenrouter.compiler.unknown import Found, values
+from tokenrouter.diagnostics import Span
+from tokenrouter.dsl import hir
+from tokenrouter.plan import structs as s
+from tokenrouter.plan.structs import Value
+
+MANY = 1e6  # kept tokens, where a case gives a share and no position
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one case."""
+
+    test: str
+    case: hir.Case
+    passed: bool
+    expected: str
+    got: str
+    rule: int | None = None  # which fired, of the case's model or of the start
+    span: Span | None = None  # its place
+    text: str = ""  # as written
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    """The rule that fires; None where `missing` would have to be known."""
+
+    rule: int | None
+    missing: str = ""
+
+
+def run(auto: Automaton, policy: hir.Policy) -> Iterator[Outcome]:
+    """Yield the outcome of every case of a policy's tests, in source order."""
+    routes = programs.programs(auto)
+    for test in policy.tests:
+        for case in test.cases:
+            if case.model is None:
+                yield _start(auto, test, case)
+            else:
+                yield _at(auto, routes, test, case)
+
+
+def unfired(auto: Automaton, outcomes: Sequence[Outcome]) -> list[tuple[str, ir.Rule]]:
+    """Return the rules of the policy that no passed case made fire, with their models."""
+    fired = {(o.case.model, o.rule) for o in outcomes if o.passed}
+    return [
+        (state.model, rule)
+        for state, index, rule in auto.rules()
+        if (state.model, index) not in fired and rule.source != "fallback"
+    ]
+
+
+def _at(auto: Automaton, routes: list[s.Program], test: hir.Test, case: hir.Case) -> Outcome:
+    go = lower_go(case.expect.go)
+    expected = action(case.expect.keep, go)
+    names = [decl.name for decl in auto.models]
+    if case.model not in names:
+        return Outcome(
+            test.name, case, False, expected, f"nothing: `{case.model}` is never reached"
+        )
+    at = names.index(case.model)
+    program, rules = routes[at], auto.states[at].rules
+    if not rules:
+        return Outcome(test.name, case, False, expected, f"nothing: `{case.model}` has no rules")
+    given = _given(auto, program.nodes, case)
+    fired = _decide(auto, program.nodes, given, program.rules, rules)
+    if fired.rule is None:
+        return Outcome(test.name, case, False, expected, fired.missing)
+    rule = rules[fired.rule]
+    sets = {ir.Assign(item.var, lower_expr(item.value)) for item in case.expect.sets}
+    passed = (
+        rule.keep == case.expect.keep and rule.go == go and (not sets or sets == set(rule.sets))
+    )
+    got = action(rule.keep, rule.go) + "".join(f" set {item}" for item in rule.sets if sets)
+    return Outcome(test.name, case, passed, expected, got, fired.rule, rule.span, rule.text)
+
+
+def _start(auto: Automaton, test: hir.Test, case: hir.Case) -> Outcome:
+    start = programs.start(auto)
+    go = lower_go(case.expect.go)
+    expected = action(True, go).removeprefix("commit then ")
+    given = _given(auto, start.nodes, case)
+    fired = _decide(auto, start.nodes, given, start.rules, auto.start)
+    if fired.rule is None:
+        return Outcome(test.name, case, False, expected, fired.missing)
+    rule = auto.start[fired.rule]
+    got = action(True, rule.go).removeprefix("commit then ")
+    text = f"{'otherwise' if rule.when is None else f'when {rule.when}'} -> {got}"
+    return Outcome(test.name, case, rule.go == go, expected, got, fired.rule, rule.span, text)
+
+
+def _given(auto: Automaton, nodes: list[s.Node], case: hir.Case) -> dict[int, Value]:
+    """Return the values that are known at a step, by node; what the program does not ask for is left out."""
+    places = programs.index(auto)
+    said: dict[Expr, Value] = {lower_expr(item.of): item.value for item in case.given}
+    said |= dict(_counts(said))
+    out: dict[int, Value] = {}
+    for expr, value in said.items():
+        at = programs.find(places, nodes, expr)
+        if at is not None:
+            out[at] = value
+    for at, node in enumerate(nodes):
+        if isinstance(node, s.ParamRef):
+            out.setdefault(at, auto.params[node.param].value)
+        elif isinstance(node, s.VarRef):
+            out.setdefault(at, auto.vars[node.var].value)
+        elif isinstance(node, s.RequestField):
+            out.setdefault(at, node.default)
+    return out
+
+
+def _counts(said: dict[Expr, Value]) -> Iterator[tuple[Expr, Value]]:
+    """Yield the counts that follow from given shares."""
+    position = SignalOf("position")
+    kept = said.get(position, MANY)
+    for expr, value in said.items():
+        if isinstance(expr, SignalOf) and expr.name == "share":
+            yield position, kept
+            count = SignalOf("count", expr.args)
+            yield count, said.get(count, float(value) * float(kept))
+
+
+def _decide(
+    auto: Automaton,
+    nodes: list[s.Node],
+    given: dict[int, Value],
+    rules: Sequence[s.Rule | s.StartRule],
+    written: Sequence[ir.Rule | ir.StartRule],
+) -> _Fired:
+    """Return the first rule that fires; `written` are the same rules in the IR, to tell what is missing."""
+    found = values(nodes, given)
+    for index, rule in enumerate(rules):
+        holds: Found = True if rule.when is None else found[rule.when]
+        if holds is None and isinstance(rule, s.Rule) and rule.source == "enforced":
+            holds = _leniently(nodes, found, rule.when)
+        if holds and isinstance(rule.go, s.Borrow):
+            most = found[rule.go.most]
+            holds = None if most is None else float(most) >= 1.0
+        if holds is None:
+            return _Fired(None, _missing(auto, nodes, given, written[index]))
+        if holds:
+            return _Fired(index)
+    raise AssertionError("rules end in one without a guard")
+
+
+def _leniently(nodes: list[s.Node], found: list[Found], guard: int | None) -> Found:
+    """Return an enforced guard with its bounds held for kept, where the case says nothing of counts."""
+    assert guard is not None
+    node = nodes[guard]
+    parts = node.of if isinstance(node, s.AllOf) else [guard]
+    known = [found[part] for part in parts if not _is_bound(nodes, part)]
+    bounds = [found[part] for part in parts if _is_bound(nodes, part)]
+    if False in known or False in bounds:
+        return False
+    return None if None in known else True
+
+
+def _is_bound(nodes: list[s.Node], at: int) -> bool:
+    """Return whether a node is a comparison that `enforce` makes: count(M) + n <= ..."""
+    node = nodes[at]
+    if not isinstance(node, s.Compare) or node.sign != "<=":
+        return False
+    left = nodes[node.left]
+    return isinstance(left, s.Arith) and left.sign == "+" and _is_count(nodes[left.left])
+
+
+def _is_count(node: s.Node) -> bool:
+    return isinstance(node, s.Signal) and node.name == "count"
+
+
+def _missing(
+    auto: Automaton, nodes: list[s.Node], given: dict[int, Value], rule: ir.Rule | ir.StartRule
+) -> str:
+    """Return what a case would have to give for a rule to be decided."""
+    asked = [rule.when] if rule.when is not None else []
+    asked += [rule.go.most] if isinstance(rule.go, ir.Borrow) else []
+    places = programs.index(auto)
+    leaves = {
+        str(part): None
+        for expr in asked
+        for part in walk(expr)
+        if not children(part) or isinstance(part, Aggregate)
+        if programs.find(places, nodes, part) not in given and not isinstance(part, Lit)
+    }
+    return "nothing, since the case does not give " + ", ".join(f"`{leaf}`" for leaf in leaves)
