@@ -6,8 +6,10 @@ The reference's models are shared too, and remember their answers: the same pref
 import pytest
 import torch
 
+import tokenrouter
 from tests.factories import save_bench
 from tokenrouter.plan.structs import Model
+from tokenrouter.runtime.model import load_model
 from tokenrouter.runtime.reference.load import load
 
 
@@ -33,3 +35,32 @@ def float64(bench):
         return [loaded[model.use] for model in wanted]
 
     return models
+
+
+@pytest.fixture(scope="session")
+def decoders(bench):
+    """A function from plan models to the runtime's own models, each loaded once."""
+    loaded = {}
+
+    def models(wanted: list[Model], dtype: str = "float64", *, deterministic: bool = False):
+        keys = [(model.use, dtype, deterministic) for model in wanted]
+        for model, key in zip(wanted, keys, strict=True):
+            if key not in loaded:
+                loaded[key] = load_model(
+                    model, bench.root, dtype=dtype, deterministic=deterministic
+                )
+        return [loaded[key] for key in keys]
+
+    return models
+
+
+@pytest.fixture(scope="session")
+def compiled(bench):
+    """A function from a policy's file to its plan over the tiny models."""
+
+    def plan(path):
+        copy = bench.root / path.name
+        copy.write_text(bench.text(path.read_text(encoding="utf-8")), encoding="utf-8")
+        return tokenrouter.compile(copy, max_active=32, kv_budget=8 << 20)
+
+    return plan

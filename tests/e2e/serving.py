@@ -19,8 +19,10 @@ import torch
 from tokenrouter.plan import structs as s
 from tokenrouter.runtime.engine import Completion, Engine
 from tokenrouter.runtime.messages import Sampling
-from tokenrouter.runtime.reference.load import Logits
-from tokenrouter.runtime.row import StepOutput
+from tokenrouter.runtime.model import LanguageModel
+from tokenrouter.runtime.reference.load import Logits, Remembered
+from tokenrouter.runtime.row import Runner, StepOutput
+from tokenrouter.runtime.runner import ModelRunner
 from tokenrouter.runtime.scheduler import Chunk
 
 STALE = -1
@@ -149,24 +151,31 @@ def serve(
     plan: s.Plan,
     requests: Sequence[Request],
     conditions: Conditions,
-    *,
-    models: Sequence[Logits] | None = None,
-    dtype: str = "float64",
-    deterministic: bool = False,
+    models: Sequence[LanguageModel | Remembered],
 ) -> Served:
-    """Return what every request wrote; `models` gives functions to run behind paged tokens instead of the real thing."""
+    """Return what every request wrote; models that are functions run behind paged tokens."""
     plan = under(plan, conditions)
     engine = Engine(
         plan,
-        dtype=dtype,
-        deterministic=deterministic,
-        models=None if models is None else [PagedTokens(logits, plan) for logits in models],
+        models=[PagedTokens(m, plan) if isinstance(m, Remembered) else m for m in models],
         max_batch_tokens=conditions.chunk,
     )
+    for runner in engine.runners:
+        forget(runner)
     drive = _Driver(engine, requests, conditions)
     drive.run()
     engine.check_integrity()
     return Served([drive.completions[at] for at in range(len(requests))], engine)
+
+
+def forget(runner: Runner) -> None:
+    """Put into a KV pool what nobody must ever read, as at the start of a process."""
+    if isinstance(runner, PagedTokens):
+        runner.kv.clear()
+    else:
+        assert isinstance(runner, ModelRunner), runner
+        for tensor in (*runner.cache.keys, *runner.cache.values):
+            tensor.fill_(1e3)
 
 
 class _Driver:
@@ -227,7 +236,9 @@ class _Driver:
             return
         self.until_accident = self.rng.randint(5, 60)
         if self.accidents.pop() == "death":
-            self.engine.restart(self.rng.randrange(len(self.engine.subservers)))
+            lost = self.rng.randrange(len(self.engine.subservers))
+            forget(self.engine.runners[lost])
+            self.engine.restart(lost)
         else:
             doomed = self.rng.choice(self.requests)
             self.given_up.add(self._submit(doomed))

@@ -40,14 +40,13 @@ LONG = settings(QUICK, max_examples=3000, derandomize=False, phases=[Phase.gener
 def equal(bench, float64):
     """A check that a random policy over this bench is served as the reference runs it."""
 
-    def check(data):
+    def check(data, served_by=float64):
         plan = plan_from_ir(data.draw(policies(dict(bench.models))).auto)
-        models = float64(plan.models)
         wanted = requests(6, seed=data.draw(st.integers(0, 50)))
         conditions = data.draw(CONDITIONS)
-        expected = traces(Reference(plan, models=models), wanted)
+        expected = traces(Reference(plan, models=float64(plan.models)), wanted)
 
-        served = serve(plan, wanted, conditions, models=models)
+        served = serve(plan, wanted, conditions, served_by(plan.models))
 
         for at, (trace, completion) in enumerate(zip(expected, served.completions, strict=True)):
             assert not (found := difference(trace, completion)), f"request {at}: {found}"
@@ -61,8 +60,21 @@ def test_a_random_policy_is_served_as_the_reference_runs_it(equal, data):
     equal(data)
 
 
+@settings(QUICK, max_examples=12)
+@given(data=st.data())
+def test_a_random_policy_is_served_so_by_the_real_decoder_too(equal, decoders, data):
+    equal(data, decoders)
+
+
 @pytest.mark.slow
 @LONG
 @given(data=st.data())
 def test_many_random_policies_are_served_as_the_reference_runs_them(equal, data):
     equal(data)
+
+
+@pytest.mark.slow
+@settings(LONG, max_examples=500)
+@given(data=st.data())
+def test_many_random_policies_are_served_so_by_the_real_decoder_too(equal, decoders, data):
+    equal(data, decoders)

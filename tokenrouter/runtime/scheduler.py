@@ -108,7 +108,8 @@ class Scheduler:
             samples = sequence.owned and start + n == len(sequence.tokens)
             chunks.append(Chunk(sequence, start, n, samples))
             budget -= 0 if gated else n
-        return chunks
+        # Reading ahead for a sequence that is away may have been planned before its pages were taken.
+        return [chunk for chunk in chunks if chunk.sequence.pages]
 
     def done(self, chunks: list[Chunk]) -> None:
         """Note that the model has read these chunks; full pages can be found by others from now on."""

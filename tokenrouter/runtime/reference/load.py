@@ -61,14 +61,14 @@ def _saved(path: Path) -> Any:
 
     if path.suffix != ".gguf":
         return AutoModelForCausalLM.from_pretrained(
-            path, dtype=torch.float32, attn_implementation="eager"
+            path, dtype=torch.float32, attn_implementation="sdpa"
         )
     return AutoModelForCausalLM.from_pretrained(
         path.parent,
         gguf_file=path.name,
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.float32,
-        attn_implementation="eager",
+        attn_implementation="sdpa",
     )
 
 
@@ -87,7 +87,7 @@ def _student(teacher: Any) -> Any:
     fields = json.loads((student_dir() / "config.json").read_text(encoding="utf-8"))
     own = ("tokenrouter", "architectures", "model_type", "dtype")
     config = LlamaConfig(**{k: f for k, f in fields.items() if k not in own})
-    config._attn_implementation = "eager"
+    config._attn_implementation = "sdpa"
     student: Any = LlamaForCausalLM(config)
     student.load_state_dict(weights)
     return student

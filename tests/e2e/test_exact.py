@@ -1,0 +1,94 @@
+"""Exact semantics: tiny models in float64, served under every condition, equal the reference in every respect.
+
+Each policy of examples/ and of routes/ is discovered by its file; the models that it declares are replaced by tiny ones.
+The models run through the real decoder and the real KV pool.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.compare import difference, requests, traces
+from tests.e2e.serving import Conditions, serve
+from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.reference import Reference
+
+ROOT = Path(__file__).parents[2]
+POLICIES = sorted([*(ROOT / "examples").glob("*.route"), *Path(__file__).parent.glob("routes/*")])
+CROWD = 16
+
+CONDITIONS = {
+    "alone": Conditions(crowd=1),
+    "in a crowd": Conditions(),
+    "in another order": Conditions(order=1),
+    "in a third order, few at a time": Conditions(order=2, crowd=5),
+    "with a tiny pool": Conditions(capacity=96),
+    "with a tiny pool, in disorder": Conditions(capacity=64, order=3),
+    "in chunks of 3": Conditions(chunk=3),
+    "in chunks of 7, in disorder": Conditions(chunk=7, order=4),
+    "all eager": Conditions(prefill="eager", order=5),
+    "all lazy": Conditions(prefill="lazy", order=6),
+    "with windows": Conditions(windows=1),
+    "with windows, in disorder": Conditions(windows=2, order=7),
+    "with other windows and a tiny pool": Conditions(windows=3, order=8, capacity=80, chunk=16),
+    "with subservers lost": Conditions(deaths=3, order=9),
+    "with subservers lost, windows and a tiny pool": Conditions(
+        deaths=3, order=10, windows=4, capacity=96
+    ),
+    "with others given up": Conditions(aborts=8, order=11),
+    "with all of it": Conditions(
+        aborts=4, deaths=2, order=12, windows=5, capacity=80, chunk=5, crowd=8
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=POLICIES, ids=lambda path: path.stem)
+def case(request, compiled, float64):
+    """A policy's plan, requests, and what the reference writes for them."""
+    plan: Plan = compiled(request.param)
+    wanted = requests(CROWD, seed=3)
+    return plan, wanted, traces(Reference(plan, models=float64(plan.models)), wanted)
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_what_is_served_is_what_the_reference_writes(case, decoders, name):
+    plan, wanted, expected = case
+
+    served = serve(plan, wanted, CONDITIONS[name], decoders(plan.models))
+
+    for at, (trace, completion) in enumerate(zip(expected, served.completions, strict=True)):
+        assert not (found := difference(trace, completion)), f"request {at}: {found}"
+    if CONDITIONS[name].capacity is not None:
+        assert served.preempted, "the pool was not small enough to try anything"
+
+
+def test_a_policy_gives_every_model_of_its_plan_something_to_write(case):
+    plan, _, expected = case
+
+    counts = [sum(trace.models.count(m) for trace in expected) for m in range(len(plan.models))]
+
+    assert min(counts) > 0, counts
+    assert len(counts) == 1 or sum(trace.switches for trace in expected) > CROWD
+
+
+def test_the_small_model_alone_writes_the_same_without_any_runtime(compiled, bench, float64):
+    """`always_small` against transformers' own generate, which shares nothing with the reference's loop."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    plan = compiled(ROOT / "examples" / "always_small.route")
+    model = AutoModelForCausalLM.from_pretrained(bench.models["small"], dtype=torch.float64)
+    wanted = [r for r in requests(8, seed=4) if r.sampling.temperature == 0]
+    expected = traces(Reference(plan, models=float64(plan.models)), wanted)
+
+    for request, trace in zip(wanted, expected, strict=True):
+        out = model.generate(
+            torch.tensor([request.prompt]),
+            attention_mask=torch.ones(1, len(request.prompt)),
+            max_new_tokens=request.sampling.max_tokens,
+            do_sample=False,
+            eos_token_id=[*plan.tokenizer.eos_ids, *request.sampling.stop_ids]
+            if not request.sampling.ignore_eos
+            else request.sampling.stop_ids or None,
+        )
+        assert out[0, len(request.prompt) :].tolist() == trace.tokens
