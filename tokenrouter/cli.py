@@ -35,6 +35,10 @@ verbs:
   trc serve plan.json --port 8000"""
 
 
+class UsageError(Exception):
+    """The arguments are wrong in a way that only the verb can tell; the message is one line."""
+
+
 class Verb(Protocol):
     """What a module of `tokenrouter.commands` provides."""
 
@@ -90,6 +94,9 @@ def _run(verb: Verb, argv: list[str]) -> int:
         return verb.run(args)
     except KeyboardInterrupt:
         return 130
+    except UsageError as error:
+        print(f"trc {verb.NAME}: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         # The reader went away; nothing is left to say, and Python must not say it at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ from tests.compiler.irs import (
     borrow,
     cmp,
     mix,
+    num,
     param,
     plus,
     r2r,
@@ -176,7 +177,8 @@ def action(rng, model):
         case 2 | 3:
             return then(rng.choice(others))
         case 4:
-            return borrow(rng.choice(others), rng.randrange(1, 5), keep=rng.random() < 0.5)
+            n = rng.choice([1, 2, 4, plus(SignalOf("switches"), num(-1, "count"))])
+            return borrow(rng.choice(others), n, keep=rng.random() < 0.5)
         case 5 if model < "c":
             return retry(chr(ord(model) + 1))  # upwards only, so that no position goes round
         case 6:

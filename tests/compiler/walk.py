@@ -61,7 +61,11 @@ class Walk:
     def own(self):
         program = self.programs[self.owner]
         found = values(self, self.owner, self.request, self.given, needed(program))
-        _, rule = fires(program, found)
+        fired = fires(program, found)
+        if fired is None:
+            self.commit()
+            return True
+        rule = program.rules[fired]
         go = rule.go
         if not rule.keep and go.model in self.tried:
             self.commit()

@@ -95,6 +95,10 @@ def _ways(auto: Automaton, claim: ClaimDecl) -> Iterator[Way]:
                 whole = weight + _stay_weight(auto, claim, rule.go)
                 lowest = min(weight, whole)
                 yield Way(state.model, state.model, rule, whole, lowest, certain)
+                if rule.when is None and interval(auto, rule.go.most).low < 1.0:
+                    # A last rule that is passed over commits and stays.
+                    stay = _weight(claim, state.model, 1.0)
+                    yield Way(state.model, state.model, rule, stay, stay, False)
                 continue
             ends = (END,) if isinstance(rule.go, Stop) else targets(rule.go) or (state.model,)
             for target in ends:

@@ -25,7 +25,6 @@ from tokenrouter.plan.structs import (
     Plan,
     Program,
     RequestField,
-    Rule,
     Signal,
     TokenIn,
     Value,
@@ -145,12 +144,12 @@ def arithmetic(sign: str, left: float, right: float) -> float:
             return left / right if right else 0.0
 
 
-def fires(program: Program, found: list[Value]) -> tuple[int, Rule]:
-    """Return the first rule that holds, with its number."""
+def fires(program: Program, found: list[Value]) -> int | None:
+    """Return the first rule that holds; None where even `otherwise` is passed over, which commits and stays."""
     for index, rule in enumerate(program.rules):
         if rule.when is not None and not found[rule.when]:
             continue
         if isinstance(rule.go, Borrow) and not float(found[rule.go.most]) >= 1.0:
             continue
-        return index, rule
-    raise AssertionError("the last rule of a program has no guard, and is no borrow below 1")
+        return index
+    return None

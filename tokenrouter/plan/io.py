@@ -16,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from tokenrouter import __version__
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.layout import layout
 from tokenrouter.plan.structs import MIN_READER, PLAN_VERSION, Plan
 from tokenrouter.plan.verify import verify
+from tokenrouter.version import __version__
 
 OLDEST = 1  # the oldest plan version that this reader still understands
 
