@@ -80,7 +80,7 @@ def plan():
 POLICY = """route 1
 model small { use "small" cost 1.0 }
 model large { use "large" cost 4.0 }
-param tau: nats = 2.0 in [0.0, 10.0]
+param tau: nats = 1.0 in [0.0, 10.0]
 policy ping_pong {
   start small
   at small {

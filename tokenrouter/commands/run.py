@@ -76,12 +76,13 @@ def run(args: argparse.Namespace) -> int:
     from tokenrouter.server.alone import begin
     from tokenrouter.server.report import Reporter
 
-    if sys.stderr.isatty():
-        print(f"loading {', '.join(m.name for m in plan.models)}", file=sys.stderr, flush=True)
-    base = args.plan.resolve().parent
-    alone = begin(plan, base, request, dtype=args.dtype, deterministic=args.deterministic)
     reporter = Reporter(plan)
     with _trace(args.trace, reporter) as note:
+        if sys.stderr.isatty():
+            names = ", ".join(model.name for model in plan.models)
+            print(f"loading {names}", file=sys.stderr, flush=True)
+        base = args.plan.resolve().parent
+        alone = begin(plan, base, request, dtype=args.dtype, deterministic=args.deterministic)
         if args.json:
             _print_json(plan, alone, reporter, note)
         elif sys.stdout.isatty():

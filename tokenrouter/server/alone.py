@@ -67,9 +67,15 @@ def begin(
         prompt, field = tokenizer.apply_chat_template(request.turns()), "messages"
     else:
         prompt, field = tokenizer.encode(str(request.prompt)), "prompt"
+    # All that can be refused is, before the weights are read.
+    work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field)
     engine = Engine(plan, base, dtype=dtype, deterministic=deterministic)
-    limits = Limits(plan.tokenizer.size, engine.book.longest)
-    work = prepare(plan, limits, request, [prompt], request.max_tokens, field)
     hidden = tokenizer.special_ids | set(plan.tokenizer.eos_ids)
     detokenizer = Detokenizer(tokenizer.id_to_bytes, hidden)
     return Alone(work, Transcript(detokenizer, StopMatcher(work.stops)), engine)
+
+
+def _limits(plan: Plan) -> Limits:
+    context = min(model.context for model in plan.models)
+    longest = min(context, plan.memory.capacity_tokens + 1)  # the last token is never read
+    return Limits(plan.tokenizer.size, longest)

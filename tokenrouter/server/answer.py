@@ -9,7 +9,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from msgspec import UNSET, UnsetType
 
@@ -18,19 +18,32 @@ from tokenrouter.server.generation import Generation, Progress
 from tokenrouter.server.replies import (
     AnswerMessage,
     ChatChoice,
+    ChatChunk,
     ChatPiece,
-    Choice,
+    ChatReply,
     Delta,
+    Finish,
     Reply,
     RouteReport,
     TextChoice,
+    TextReply,
     Usage,
     encode,
 )
 from tokenrouter.server.report import Reporter
-from tokenrouter.server.transcript import Written
+from tokenrouter.server.transcript import Shown, Written
 
 Surface = Literal["text", "chat"]
+
+
+class Head(TypedDict):
+    """The fields that all replies share."""
+
+    id: str
+    created: int
+    model: str
+    seed: int
+    usage: Usage | UnsetType | None
 
 
 @dataclass(eq=False, slots=True)
@@ -53,13 +66,29 @@ class Answer:
     async def whole(self) -> Reply:
         """Return the answer when all choices have finished."""
         texts = [""] * len(self.work.jobs)
-        traces: list[list[Written]] = [[] for _ in self.work.jobs]
+        tokens: list[list[Written]] = [[] for _ in self.work.jobs]
         async with aclosing(self.generation.run()) as run:
             async for choice, shown in run:
                 texts[choice] += shown.text
-                traces[choice] += shown.tokens
-        choices = [self._choice(i, text, traces[i]) for i, text in enumerate(texts)]
-        return self._reply(choices, self.usage())
+                tokens[choice] += shown.tokens
+        done = [
+            Shown(*each, self._finish(i)) for i, each in enumerate(zip(texts, tokens, strict=True))
+        ]
+        if self.surface == "text":
+            choices = [self._text_choice(Progress(i, shown)) for i, shown in enumerate(done)]
+            return TextReply(choices=choices, **self._head(self.usage()))
+        return ChatReply(
+            choices=[
+                ChatChoice(
+                    index=i,
+                    message=AnswerMessage(content=shown.text),
+                    finish_reason=shown.finish,
+                    route=self._route(i, shown.tokens),
+                )
+                for i, shown in enumerate(done)
+            ],
+            **self._head(self.usage()),
+        )
 
     async def events(self, with_usage: bool) -> AsyncGenerator[bytes, None]:
         """Yield the chunks of a stream, encoded."""
@@ -68,54 +97,50 @@ class Answer:
             async for progress in run:
                 shown = progress.shown
                 if shown.text or shown.finish or (self.work.traced and shown.tokens):
-                    yield encode(self._reply([self._piece(progress)], usage))
+                    yield encode(self._chunk([progress], usage))
         if with_usage:
-            yield encode(self._reply([], self.usage()))
+            yield encode(self._chunk([], self.usage()))
+
+    def _chunk(self, steps: list[Progress], usage: Usage | UnsetType | None) -> Reply:
+        if self.surface == "text":
+            return TextReply(choices=[self._text_choice(s) for s in steps], **self._head(usage))
+        return ChatChunk(choices=[self._piece(s) for s in steps], **self._head(usage))
 
     def usage(self) -> Usage:
         """Return the tokens that count so far."""
         return self.reporter.usage(self.work.n_prompt_tokens, self.generation.transcripts)
 
-    def _reply(self, choices: list[Choice], usage: Usage | UnsetType | None) -> Reply:
-        if self.surface == "text":
-            kind: Literal["text_completion", "chat.completion", "chat.completion.chunk"]
-            kind = "text_completion"
-        else:
-            whole = choices and isinstance(choices[0], ChatChoice)
-            kind = "chat.completion" if whole else "chat.completion.chunk"
-        return Reply(
-            id=self.id,
-            object=kind,
-            created=self.created,
-            model=self.name,
-            seed=self.work.seed,
-            choices=choices,
-            usage=usage,
-        )
+    def _head(self, usage: Usage | UnsetType | None) -> Head:
+        return {
+            "id": self.id,
+            "created": self.created,
+            "model": self.name,
+            "seed": self.work.seed,
+            "usage": usage,
+        }
 
-    def _choice(self, index: int, text: str, trace: list[Written]) -> Choice:
-        finish = (
-            self.generation.transcripts[index].finish or "length"
-        )  # a choice of no tokens never started
-        route = self._route(index, trace)
-        if self.surface == "text":
-            return TextChoice(index=index, text=text, finish_reason=finish, route=route)
-        message = AnswerMessage(content=text)
-        return ChatChoice(index=index, message=message, finish_reason=finish, route=route)
+    def _finish(self, index: int) -> Finish:
+        return self.generation.transcripts[index].finish or "length"  # no token was asked for
 
-    def _piece(self, progress: Progress) -> Choice:
-        index, (text, tokens, finish) = progress
-        route: RouteReport | UnsetType = UNSET
-        if finish:
-            route = self._route(index, tokens)
-        elif self.work.traced:
-            route = RouteReport(trace=self.reporter.trace(tokens))
-        if self.surface == "text":
-            return TextChoice(index=index, text=text, finish_reason=finish, route=route)
+    def _text_choice(self, progress: Progress) -> TextChoice:
+        index, (text, _, finish) = progress
+        route = self._progress_route(progress)
+        return TextChoice(index=index, text=text, finish_reason=finish, route=route)
+
+    def _piece(self, progress: Progress) -> ChatPiece:
+        index, (text, _, finish) = progress
         role: Literal["assistant"] | UnsetType = UNSET if index in self._opened else "assistant"
         self._opened.add(index)
         delta = Delta(role=role, content=text)
+        route = self._progress_route(progress)
         return ChatPiece(index=index, delta=delta, finish_reason=finish, route=route)
+
+    def _progress_route(self, progress: Progress) -> RouteReport | UnsetType:
+        """Return the totals with the finish, the tokens before it where they are asked for."""
+        index, (_, tokens, finish) = progress
+        if finish:
+            return self._route(index, tokens)
+        return RouteReport(trace=self.reporter.trace(tokens)) if self.work.traced else UNSET
 
     def _route(self, index: int, tokens: list[Written]) -> RouteReport:
         return self.reporter.route(

@@ -18,6 +18,7 @@ from tokenrouter.server.http import (
     read_body,
     with_client,
 )
+from tokenrouter.server.openapi import document
 from tokenrouter.server.protocol import ChatRequest, CompletionRequest, GenerationRequest, read
 from tokenrouter.server.replies import Health, ModelList
 from tokenrouter.server.service import Service
@@ -32,6 +33,10 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(title="tokenrouter", docs_url=None, redoc_url=None, openapi_url=None)
     app.exception_handler(ApiError)(_refused)
     app.exception_handler(HTTPException)(_not_routed)
+
+    @app.get("/openapi.json")
+    async def openapi() -> Response:
+        return JsonResponse(document())
 
     @app.get("/health")
     async def health() -> Response:

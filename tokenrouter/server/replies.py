@@ -105,21 +105,37 @@ class ChatPiece(msgspec.Struct, frozen=True, kw_only=True):
     route: RouteReport | UnsetType = UNSET
 
 
-Choice = TextChoice | ChatChoice | ChatPiece
-
-
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer, or one chunk of a stream."""
+    """What whole answers and the chunks of a stream have in common."""
 
     id: str
-    object: Literal["text_completion", "chat.completion", "chat.completion.chunk"]
     created: int
     model: str
     seed: int
-    choices: list[Choice]
     usage: Usage | UnsetType | None = (
         UNSET  # null in all chunks but the last, where it was asked for
     )
+
+
+class TextReply(Reply, frozen=True, kw_only=True):
+    """A text completion, whole or one chunk of it."""
+
+    choices: list[TextChoice]
+    object: Literal["text_completion"] = "text_completion"
+
+
+class ChatReply(Reply, frozen=True, kw_only=True):
+    """A whole chat completion."""
+
+    choices: list[ChatChoice]
+    object: Literal["chat.completion"] = "chat.completion"
+
+
+class ChatChunk(Reply, frozen=True, kw_only=True):
+    """One chunk of a chat completion."""
+
+    choices: list[ChatPiece]
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
 
 
 class ParamCard(msgspec.Struct, frozen=True, kw_only=True):

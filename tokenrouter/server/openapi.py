@@ -1,0 +1,106 @@
+"""The OpenAPI document, made from the structs that read the requests and write the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tokenrouter.server.errors import ErrorBody
+from tokenrouter.server.protocol import ChatRequest, CompletionRequest
+from tokenrouter.server.replies import (
+    ChatChunk,
+    ChatReply,
+    Health,
+    ModelCard,
+    ModelList,
+    Readiness,
+    TextReply,
+)
+from tokenrouter.version import __version__
+
+STRUCTS = (
+    CompletionRequest,
+    ChatRequest,
+    TextReply,
+    ChatReply,
+    ChatChunk,
+    ModelList,
+    ModelCard,
+    Health,
+    Readiness,
+    ErrorBody,
+)
+REFUSALS = {
+    "400": "the request is wrong",
+    "404": "another model is asked for",
+    "413": "the body is too large",
+    "429": "too many requests queue",
+    "500": "the request could not be finished",
+    "503": "nothing can be served now",
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document as JSON values."""
+    _, components = msgspec.json.schema_components(
+        STRUCTS, ref_template="#/components/schemas/{name}"
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tokenrouter", "version": __version__},
+        "paths": {
+            "/v1/completions": {
+                "post": _asks("Complete a text", CompletionRequest, TextReply, TextReply)
+            },
+            "/v1/chat/completions": {
+                "post": _asks("Answer a chat", ChatRequest, ChatReply, ChatChunk)
+            },
+            "/v1/models": {"get": _tells("What is served", ModelList)},
+            "/v1/models/{name}": {"get": _card()},
+            "/health": {"get": _tells("Whether the process answers", Health)},
+            "/ready": {"get": _ready()},
+        },
+        "components": {"schemas": components},
+    }
+
+
+def _asks(summary: str, request: type, whole: type, chunk: type) -> dict[str, Any]:
+    told = f"the answer; with `stream`, events whose data are `{chunk.__name__}`, then `[DONE]`"
+    reply = _answer(told, whole)
+    reply["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": _json(request)},
+        "responses": {
+            "200": reply,
+            **{status: _answer(why, ErrorBody) for status, why in REFUSALS.items()},
+        },
+    }
+
+
+def _tells(summary: str, reply: type) -> dict[str, Any]:
+    return {"summary": summary, "responses": {"200": _answer("it is told", reply)}}
+
+
+def _card() -> dict[str, Any]:
+    card = _tells("One served policy", ModelCard)
+    card["parameters"] = [
+        {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    ]
+    card["responses"]["404"] = _answer("another name", ErrorBody)
+    return card
+
+
+def _ready() -> dict[str, Any]:
+    ready = _tells("Whether requests are taken", Readiness)
+    ready["responses"]["503"] = _answer("they are not", Readiness)
+    return ready
+
+
+def _answer(description: str, body: type) -> dict[str, Any]:
+    return {"description": description, "content": _json(body)}
+
+
+def _json(body: type) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
