@@ -13,7 +13,7 @@ float32 else. With m the largest logit, S = sum exp(x - m) and p = exp(x - m) / 
                 - sum e_j / E (psi(e_j + 1) - psi(E + 1))        k / (E + k)
 
 A banned id has logit -inf: its probability is 0 and it contributes nothing, never NaN. `column` reads the logit of an id
-that is banned for all others, so it is given the unmasked logits.
+that is banned for all others, so it is given the unmasked logits. A row's values do not depend on the other rows, to the bit.
 """
 
 from __future__ import annotations
@@ -103,13 +103,18 @@ class _Shared:
 
 def signals(needed: Sequence[Key], logits: Tensor, candidates: Tensor) -> dict[Key, Tensor]:
     """Return the needed signals by (name, args); what they share is computed once."""
+    alone = logits.shape[0] == 1
+    if alone:
+        # torch sums a single long row in another order than one of several.
+        logits, candidates = logits.repeat(2, 1), candidates.repeat(2)
     shared = _Shared(logits)
-    return {key: _signal(shared, key, candidates) for key in needed}
+    found = {key: _signal(shared, key, candidates) for key in needed}
+    return {key: values[:1] for key, values in found.items()} if alone else found
 
 
 def signal(name: str, args: tuple[int, ...], logits: Tensor, candidates: Tensor) -> Tensor:
     """Return one signal: [B]."""
-    return _signal(_Shared(logits), (name, args), candidates)
+    return signals([(name, args)], logits, candidates)[name, args]
 
 
 def _signal(shared: _Shared, key: Key, candidates: Tensor) -> Tensor:
@@ -133,7 +138,8 @@ def _signal(shared: _Shared, key: Key, candidates: Tensor) -> Tensor:
         case "rank":
             return shared.rank(candidates)
         case "column":
-            return torch.sigmoid(shared.x[:, args[0]])
+            # torch.sigmoid takes another formula for the last elements of a tensor.
+            return 1 / (1 + (-shared.x[:, args[0]]).exp())
         case "aleatoric":
             return shared.aleatoric(*args)
         case "epistemic":
