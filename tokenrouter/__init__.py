@@ -6,13 +6,13 @@ compiling never needs torch.
 
 from typing import TYPE_CHECKING
 
+from tokenrouter.version import __version__
+
 if TYPE_CHECKING:
     from tokenrouter.compiler.compile import compile_policy as compile
     from tokenrouter.runtime.engine import Engine
 
 __all__ = ["Engine", "__version__", "compile"]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
