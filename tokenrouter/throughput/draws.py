@@ -1,0 +1,106 @@
+"""Random routing of many columns at once, by numbers that two runs have in common.
+
+A draw is keyed by copy, station, destination and the index of the completion of the station's model, never by the order in
+which it is asked for: two runs under different windows meet the same luck at the same completion, so their difference
+is far surer than either. Uniform numbers come from splitmix64 (https://prng.di.unimi.it/splitmix64.c) at the place that
+the key names. A batch is split over its destinations by conditional binomials, each the inverse of its distribution
+function at one uniform number, so that batches of nearly equal size split nearly alike too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtr
+
+from tokenrouter.throughput.system import Floats, Ints, System
+
+Words = npt.NDArray[np.uint64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(words: Words) -> Words:
+    """Return the output function of splitmix64."""
+    z = words ^ (words >> np.uint64(30))
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def uniform(key: Words, index: npt.NDArray[np.int64]) -> Floats:
+    """Return numbers in [0, 1): entry `index` of the stream `key`."""
+    bits = mix(key + GOLDEN * index.astype(np.uint64))
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@lru_cache(maxsize=64)
+def binomial_steps(most: int, q: float) -> Floats:
+    """Return the flat inverse of Binomial(b, q) for b = 1..most, made for `binomial`.
+
+    Row b holds b + F(x) for x = 0..b-1; all rows together ascend, so that one search finds row and place.
+    """
+    b = np.repeat(np.arange(1, most + 1), np.arange(1, most + 1))
+    x = np.arange(len(b)) - b * (b - 1) // 2
+    return np.asarray(b + bdtr(x.astype(np.float64), b, q), dtype=np.float64)
+
+
+def binomial(steps: Floats, b: Ints, u: Floats) -> Ints:
+    """Return Binomial(b, q) at the uniform numbers u: the least x with F(x) > u."""
+    return np.asarray(np.searchsorted(steps, b + u, side="right") - b * (b - 1) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One destination of a station: the share of those that took none before it, and its stream."""
+
+    target: int
+    steps: Floats | None  # None: all that are left go here
+    stream: int
+
+
+class Router:
+    """Routes finished requests of a system; `copy` [R] names the luck of each column."""
+
+    def __init__(self, system: System, copy: Ints, seed: int) -> None:
+        self.model_of = system.model_of.tolist()
+        self.ways: list[list[Way]] = []
+        streams = 0
+        for row in system.p:
+            left, ways = 1.0, []
+            targets = np.flatnonzero(row > 0).tolist()
+            for target in targets[:-1]:
+                steps = binomial_steps(system.n, min(1.0, float(row[target]) / left))
+                ways.append(Way(target, steps, streams))
+                left -= float(row[target])
+                streams += 1
+            self.ways.append([*ways, Way(targets[-1], None, 0)])
+        names = np.arange(streams, dtype=np.uint64)[:, None] * np.uint64(2**32)
+        salt = mix(np.array([seed + 1], dtype=np.uint64))
+        self.keys = mix(mix(names + copy.astype(np.uint64) + salt) ^ salt)
+        self.index = np.zeros((system.n_models, len(copy)), dtype=np.int64)
+
+    def route(self, k: Ints, done: Ints, finished: npt.NDArray[np.bool_]) -> None:
+        """Add the requests `done` [S, R] to those that wait, `k`; `finished` [M, R] counts completions."""
+        for station, ways in enumerate(self.ways):
+            if ways[0].steps is None:
+                k[ways[0].target] += done[station]
+                continue
+            at = np.flatnonzero(done[station])
+            if not len(at):
+                continue
+            left = done[station, at]
+            index = self.index[self.model_of[station], at]
+            for way in ways:
+                if way.steps is None:
+                    k[way.target, at] += left
+                    break
+                taken = binomial(way.steps, left, uniform(self.keys[way.stream, at], index))
+                k[way.target, at] += taken
+                left = left - taken
+        self.index += finished
