@@ -48,6 +48,7 @@ log = logging.getLogger("tokenrouter")
 
 Progress = Callable[[str], None]
 
+PATIENCE_S = 5.0  # for processes to end by themselves
 WATCH_S = 0.05  # between two looks at the processes
 RESTARTS, RESTART_WINDOW_S = 5, 60.0  # so many deaths of one model within this time are too many
 
@@ -253,7 +254,7 @@ class Client:
             else:
                 processes.kill(model)
         self._book.up = [False] * len(self.plan.models)
-        await asyncio.to_thread(processes.close, 2.0)
+        await asyncio.to_thread(processes.close, PATIENCE_S)
         sockets.close()
 
     async def _change(self, timeout_s: float | None = None) -> None:

@@ -91,4 +91,7 @@ def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    # Taking the interpreter apart with torch in it takes a second in which nothing is left to do.
+    logging.shutdown()
+    os._exit(status)
