@@ -163,8 +163,13 @@ def rule_text(plan: Plan, model: int, rule: Rule) -> str:
     """Return a rule of one model's program on one line."""
     nodes = plan.programs[model].nodes
     guard = "otherwise" if rule.when is None else f"when {node_text(plan, nodes, rule.when)}"
-    sets = "".join(f" set {_assign(plan, nodes, assign)}" for assign in rule.sets)
-    return f"{guard} -> {action_text(plan, model, rule.keep, rule.go)}{sets}"
+    return f"{guard} -> {action_text(plan, model, rule.keep, rule.go)}{assigns_text(plan, model, rule)}"
+
+
+def assigns_text(plan: Plan, model: int, rule: Rule) -> str:
+    """Return a rule's assignments, each after a blank."""
+    nodes = plan.programs[model].nodes
+    return "".join(f" set {_assign(plan, nodes, assign)}" for assign in rule.sets)
 
 
 def _assign(plan: Plan, nodes: list[Node], assign: Assign) -> str:

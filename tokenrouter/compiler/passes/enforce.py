@@ -71,7 +71,7 @@ def _state(state: State, claims: list[ClaimDecl], fallback: str) -> State:
         return state
     rules = []
     for rule in state.rules:
-        asks = [ask for claim in claims for ask in _asks(state.model, rule, claim)]
+        asks = [ask for claim in claims for ask in asks(state.model, rule, claim)]
         if asks:
             parts = asks if rule.when is None else [rule.when, *asks]
             rule = replace(rule, when=fold(Every(tuple(parts))), source="enforced")
@@ -84,7 +84,7 @@ def _state(state: State, claims: list[ClaimDecl], fallback: str) -> State:
     return replace(state, rules=tuple(rules))
 
 
-def _asks(model: str, rule: Rule, claim: ClaimDecl) -> Iterator[Expr]:
+def asks(model: str, rule: Rule, claim: ClaimDecl) -> Iterator[Expr]:
     """Yield the guard that a rule needs for one claim; nothing where it hands the bounded model nothing."""
     bounded = claim.model
     own = ONE if rule.keep and model == bounded else NONE  # the candidate, if M wrote it

@@ -1,0 +1,137 @@
+"""`trc compile`: a policy becomes a plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenrouter.dsl.hir import Resolved
+
+NAME = "compile"
+HELP = "compile a policy into a plan"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", help="a .route file")
+    parser.add_argument("-o", "--output", metavar="PLAN", help="where to write; stdout otherwise")
+    parser.add_argument("--policy", metavar="NAME", help="which policy of the file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="sets",
+        metavar="NAME=VALUE",
+        help="give a param another value, as in --set tau=0.2 (repeatable)",
+    )
+    parser.add_argument(
+        "--emit",
+        choices=("plan", "ir"),
+        default="plan",
+        help="what to write; `ir` needs no model files",
+    )
+    parser.add_argument(
+        "--max-active", type=_positive, default=64, metavar="N", help="requests served at once (64)"
+    )
+    parser.add_argument(
+        "--max-wait-ms",
+        type=_time,
+        default=50.0,
+        metavar="MS",
+        help="longest time that a batching window holds a request back (50)",
+    )
+    parser.add_argument(
+        "--kv-budget",
+        type=_size,
+        default=1 << 30,
+        metavar="SIZE",
+        help="memory for the KV pools of all models together, as in 512M or 4G (1G)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile one policy."""
+    from pathlib import Path
+
+    from tokenrouter.dsl.load import load
+
+    sets = _sets(args.sets)
+    resolved = load(Path(args.file), policy=args.policy, sets=sets, one=True)
+    text = _ir(resolved) if args.emit == "ir" else _plan(resolved, args)
+    if args.output is None:
+        print(text, end="")
+    elif args.emit == "ir":
+        Path(args.output).write_text(text, encoding="utf-8")
+    return 0
+
+
+def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
+    """Compile, write where a file is named, and return the plan's text."""
+    from tokenrouter.compiler.compile import compile_resolved
+    from tokenrouter.compiler.emit import Tuning
+    from tokenrouter.plan.io import encode, write
+
+    tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget)
+    compiled = compile_resolved(resolved, tuning)
+    _tell(resolved, compiled.diagnostics)
+    plan = compiled.plan
+    if args.output is not None:
+        write(plan, args.output)
+        names = ", ".join(model.name for model in plan.models)
+        print(f"{args.output}: policy {plan.policy} over {names}; program {plan.program_hash[:16]}")
+    return encode(plan)
+
+
+def _ir(resolved: Resolved) -> str:
+    from tokenrouter.compiler import pipeline
+    from tokenrouter.compiler.lower import lower
+    from tokenrouter.diagnostics import PolicyError
+
+    auto, found = pipeline.run(lower(resolved.only()))
+    if any(diagnostic.severity == "error" for diagnostic in found):
+        raise PolicyError(found)
+    _tell(resolved, [*resolved.diagnostics, *found])
+    return str(auto)
+
+
+def _sets(given: list[str]) -> dict[str, str]:
+    """Return `--set` arguments by name; raises UsageError."""
+    from tokenrouter.cli import UsageError
+
+    out = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"--set {text}: write it as NAME=VALUE")
+        out[name.strip()] = value.strip()
+    return out
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+def _time(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is no positive time")
+    return value
+
+
+def _size(text: str) -> int:
+    """Return a number of bytes, as in 1048576, 512M, 4GiB."""
+    units = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+    upper = text.strip().upper().removesuffix("IB").removesuffix("B")
+    number, unit = (upper[:-1], upper[-1]) if upper[-1:] in units and upper[-1:] else (upper, "")
+    try:
+        value = int(float(number) * (1 << units[unit]))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no size; write it as 512M or 4G") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no positive size")
+    return value

@@ -1,0 +1,196 @@
+"""Plan -> policy text that compiles to a plan of the same meaning: same `program_hash`, and nothing of the surface lost.
+
+Rules are written from the programs, not from the source that the plan remembers, so that a plan edited by hand is told as
+it is. What `enforce` wrote is taken out again, since the claim will write it anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tokenrouter.compiler import ir, lift
+from tokenrouter.compiler.expr import Every
+from tokenrouter.compiler.fold import fold
+from tokenrouter.compiler.lift import NOWHERE
+from tokenrouter.compiler.passes.enforce import asks
+from tokenrouter.plan import structs as s
+from tokenrouter.plan.structs import Plan
+from tokenrouter.plan.text import number, quote, value_text
+
+
+@dataclass(eq=False, slots=True)
+class _Page:
+    """Lines with the comments that belong to them."""
+
+    comments: dict[str, list[s.Comment]]
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str, anchor: str = "", indent: str = "") -> None:
+        """Write a line under its comments; what stands at the end of the line is put there."""
+        own = self.comments.pop(anchor, [])
+        self.lines += [indent + c.text for c in own if c.place == "above"]
+        ends = [c.text for c in own if c.place == "end"]
+        self.lines.append(indent + "  ".join([line, *ends]))
+
+    def open(self, line: str, anchor: str, indent: str = "") -> None:
+        """Write the line that begins a block; comments at its end wait for `close`."""
+        own = self.comments.get(anchor, [])
+        self.lines += [indent + c.text for c in own if c.place == "above"]
+        self.lines.append(indent + line)
+
+    def close(self, anchor: str, indent: str = "") -> None:
+        """Write the brace that ends a block, after the comments at its end."""
+        own = self.comments.pop(anchor, [])
+        self.lines += [f"{indent}  {c.text}" for c in own if c.place == "end"]
+        self.lines.append(indent + "}")
+
+    def gap(self) -> None:
+        if self.lines and self.lines[-1]:
+            self.lines.append("")
+
+
+def decompile(plan: Plan) -> str:
+    """Return the text of a `.route` file."""
+    comments: dict[str, list[s.Comment]] = {}
+    for comment in plan.surface.comments:
+        comments.setdefault(_anchor(plan, comment.anchor), []).append(comment)
+    page = _Page(comments)
+    last = comments.pop("file", [])
+    page.lines += [c.text for c in last if c.place == "above"]
+    page.lines += ["route 1", ""]
+    _declarations(plan, page)
+    page.gap()
+    page.open(f"policy {plan.policy} {{", "policy")
+    _members(plan, page)
+    page.close("policy")
+    for at, test in enumerate(plan.surface.tests):
+        page.gap()
+        page.add(test.text, f"test {at}")
+    # What no line asked for stands at the end rather than nowhere.
+    page.lines += [c.text for left in page.comments.values() for c in left]
+    page.lines += [c.text for c in last if c.place == "end"]
+    return "\n".join(page.lines) + "\n"
+
+
+def _anchor(plan: Plan, anchor: str) -> str:
+    """Return the anchor as this text has it: blocks of `at any` are written out, model by model."""
+    first = next(m.name for m, p in zip(plan.models, plan.programs, strict=True) if p.rules)
+    if anchor == "at any":
+        return f"at {first}"
+    if anchor.startswith("rule any "):
+        return f"rule {first} {anchor.removeprefix('rule any ')}"
+    return anchor
+
+
+def _declarations(plan: Plan, page: _Page) -> None:
+    for declared in plan.models:
+        page.add(_model(declared), f"model {declared.name}")
+    for text in plan.surface.unreached:
+        page.add(text, f"model {text.split()[1]}")
+    page.gap()
+    for head in plan.heads:
+        model = plan.models[head.model].name
+        reads = f"reads {model}.{{{', '.join(head.reads)}}}"
+        page.add(
+            f"head {head.name} {{ kind {head.kind}  file {quote(head.file)}  {reads} }}",
+            f"head {head.name}",
+        )
+    for param in plan.params:
+        bounds = ""
+        if param.low is not None and param.high is not None:
+            bounds = f" in [{number(param.low)}, {number(param.high)}]"
+        page.add(
+            f"param {param.name}: {param.unit} = {value_text(param.value)}{bounds}",
+            f"param {param.name}",
+        )
+    for var in plan.vars:
+        page.add(f"var {var.name}: {var.unit} = {value_text(var.value)}", f"var {var.name}")
+    for signal in plan.surface.signals:
+        page.add(f"signal {signal.name} = {signal.text}", f"signal {signal.name}")
+
+
+def _model(model: s.Model) -> str:
+    parts = [f"use {quote(model.use)}", f"cost {number(model.cost)}"]
+    if model.dtype != "float32":
+        parts.append(f"dtype {model.dtype}")
+    if model.quantize != "none":
+        parts.append(f"quantize {model.quantize}")
+    if model.tensor_parallel != 1:
+        parts.append(f"tensor_parallel {model.tensor_parallel}")
+    return f"model {model.name} {{ {'  '.join(parts)} }}"
+
+
+def _members(plan: Plan, page: _Page) -> None:
+    _start(plan, page)
+    enforced = [_claim(claim.text) for claim in plan.claims if claim.status == "enforced"]
+    for at, (model, program) in enumerate(zip(plan.models, plan.programs, strict=True)):
+        if not program.rules:
+            continue
+        page.open(f"at {model.name} {{", f"at {model.name}", "  ")
+        for index, rule in enumerate(lift.state(plan, at).rules):
+            if rule.source != "fallback":
+                page.add(_rule(rule, model.name, enforced), f"rule {model.name} {index}", "    ")
+        page.close(f"at {model.name}", "  ")
+    for at, claim in enumerate(plan.claims):
+        word = "enforce" if claim.status == "enforced" else "guarantee"
+        page.add(f"{word} {claim.text}", f"claim {at}", "  ")
+    fallback = _fallback(plan)
+    if fallback is not None and plan.models[fallback].name != _start_model(plan):
+        page.add(f"fallback {plan.models[fallback].name}", "fallback", "  ")
+    if plan.windows.objective != "throughput":
+        page.add(f"objective {plan.windows.objective}", "objective", "  ")
+    template = plan.models[plan.tokenizer.template_from].name
+    if template != _start_model(plan):
+        page.add(f"template from {template}", "template", "  ")
+
+
+def _start(plan: Plan, page: _Page) -> None:
+    rules = lift.start_rules(plan)
+    if len(rules) == 1:
+        page.add(f"start {_goes(rules[0].go)}", "start", "  ")
+        return
+    page.open("start {", "start", "  ")
+    for index, rule in enumerate(rules):
+        guard = "otherwise" if rule.when is None else f"when {rule.when}"
+        page.add(f"{guard} -> {_goes(rule.go)}", f"start rule {index}", "    ")
+    page.close("start", "  ")
+
+
+def _goes(go: ir.Go) -> str:
+    return ir.action(True, go).removeprefix("commit then ")
+
+
+def _start_model(plan: Plan) -> str:
+    go = plan.start.rules[-1].go
+    return plan.models[go.model if isinstance(go, s.To) else go.weights[0].model].name
+
+
+def _fallback(plan: Plan) -> int | None:
+    """Return where requests go when a bound is reached; None where no rule says."""
+    for at, program in enumerate(plan.programs):
+        for rule in program.rules:
+            if rule.source == "fallback":
+                return rule.go.model if isinstance(rule.go, s.To) else at
+    return None
+
+
+def _rule(rule: ir.Rule, model: str, enforced: list[ir.ClaimDecl]) -> str:
+    """Return a rule as text, without what `enforce` wrote into it."""
+    when = rule.when
+    if when is not None and rule.source == "enforced":
+        made = [ask for claim in enforced for ask in asks(model, rule, claim)]
+        parts = when.of if isinstance(when, Every) else (when,)
+        own = tuple(part for part in parts if part not in made)
+        when = fold(Every(own)) if own else None
+    guard = "otherwise" if when is None else f"when {when}"
+    sets = "".join(f" set {item}" for item in rule.sets)
+    return f"{guard} -> {ir.action(rule.keep, rule.go)}{sets}"
+
+
+def _claim(text: str) -> ir.ClaimDecl:
+    """Return a claim from its text in a plan, as `share(large) <= 0.4`."""
+    left, _, bound = text.partition(" <= ")
+    measure, _, model = left.removesuffix(")").partition("(")
+    return ir.ClaimDecl(
+        "enforce", "share" if measure == "share" else "count", model, float(bound), NOWHERE
+    )
