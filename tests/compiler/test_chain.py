@@ -7,6 +7,7 @@ import pytest
 from tests.compiler.irs import (
     COMMIT,
     POSITION,
+    STOP,
     automaton,
     borrow,
     cmp,
@@ -16,6 +17,7 @@ from tests.compiler.irs import (
     then,
 )
 from tests.compiler.walk import kept_tokens
+from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.chain import flow
 from tokenrouter.compiler.expr import SignalOf
 
@@ -91,7 +93,7 @@ def test_a_model_behind_a_rare_rule_is_reached_less_often():
 def test_expected_shares_are_those_of_walks_where_the_probabilities_are_known(seed):
     half = cmp(SignalOf("chance"), "<", 0.5)
     auto = automaton(
-        ("a", (RARELY, borrow("b", 3, keep=True)), (None, then("c"))),
+        ("a", (RARELY, borrow("b", 3, keep=True)), (half, then("c")), (None, COMMIT)),
         ("b",),
         ("c", (half, retry("a")), (None, COMMIT)),
     )
@@ -109,3 +111,18 @@ def test_expected_shares_are_those_of_walks_where_the_probabilities_are_known(se
 
 def test_what_is_assumed_of_entropy_is_one_unsure_step_in_four():
     assert flow(r2r()).shares == pytest.approx([0.75, 0.25])
+
+
+def test_chance_is_one_draw_a_step_however_many_rules_ask_for_it():
+    draw = SignalOf("chance")
+    auto = automaton(
+        (
+            "a",
+            (cmp(draw, "<", 0.2), STOP),
+            (cmp(draw, ">", 0.9), STOP),
+            (cmp(draw, "<", 0.5), STOP),
+            (None, COMMIT),
+        )
+    )
+
+    assert rule_shares(auto, auto.states[0].rules) == pytest.approx([0.2, 0.1, 0.3, 0.4])

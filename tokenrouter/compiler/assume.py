@@ -50,12 +50,36 @@ _DIRECTION = {
 
 def rule_shares(auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...]) -> list[float]:
     """Return the share of steps on which each rule is assumed to fire; they sum to 1."""
-    left, shares = 1.0, []
+    left, low, high, shares = (
+        1.0,
+        0.0,
+        1.0,
+        [],
+    )  # `chance` is one draw a step, so what is left of it is known
     for rule in rules:
+        span = None if rule.when is None else _chance(auto, rule.when)
+        if span is not None:
+            below, above = max(low, span[0]), min(high, span[1])
+            shares.append(left * max(0.0, above - below))
+            if below <= low:
+                low = max(low, above)
+            elif above >= high:
+                high = min(high, below)
+            continue
         p = 1.0 if rule.when is None else holds(auto, rule.when)
-        shares.append(left * p)
+        shares.append(left * max(0.0, high - low) * p)
         left *= 1.0 - p
     return shares
+
+
+def _chance(auto: Automaton, guard: Expr) -> tuple[float, float] | None:
+    """Return the interval of `chance` that a guard is about; None where it is about anything else."""
+    if not isinstance(guard, Comparison) or guard.left != SignalOf("chance"):
+        return None
+    bound = _value(auto, guard.right)
+    if bound is None or guard.sign in ("==", "!="):
+        return None
+    return (0.0, bound) if guard.sign in ("<", "<=") else (bound, 1.0)
 
 
 def holds(auto: Automaton, guard: Expr) -> float:
