@@ -8,6 +8,8 @@ import httpx
 import openai
 import pytest
 
+from tests.server.serving import wait_until
+
 HARD = "Repeat exactly ten times: 客单价 ď 👋🏽 한국어"
 PROMPTS = [HARD, "Tell me a story about the sea.", "1 2 3 5 8", "def area("]
 TRACED = {"route": {"trace": True}}
@@ -308,5 +310,19 @@ def test_a_stop_string_ends_the_request_in_the_runtime_too(client, server):
     text = ask(client, temperature=1).choices[0].text
 
     ask(client, temperature=1, max_tokens=6000, stop=text[:1], extra_body={"ignore_eos": True})
+
+    server.idle()
+
+
+def test_a_choice_that_a_stop_string_ends_does_not_run_on_beside_the_others(client, server):
+    body = {"ignore_eos": True}
+    texts = [c.text for c in ask(client, temperature=1, n=2, extra_body=body).choices]
+    stop = next(texts[0][at : at + 6] for at in range(18) if texts[0][at : at + 6] not in texts[1])
+
+    given = {"n": 2, "stop": stop, "max_tokens": 6000, "stream": True}
+    with ask(client, temperature=1, extra_body=body, **given) as chunks:
+        ends = (c for chunk in chunks for c in chunk.choices if c.finish_reason)
+        assert next(ends).index == 0
+        wait_until(lambda: server.get("/ready").json()["running"] == 1)
 
     server.idle()
