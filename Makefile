@@ -23,7 +23,7 @@ format: $(VENV)/.ready  ## lay the code out
 	$(BIN)/ruff format .
 
 golden: $(VENV)/.ready  ## write the golden files anew; review the difference
-	$(BIN)/python -m pytest -q tests/compiler tests/plan --update-golden
+	$(BIN)/python -m pytest -q tests/compiler tests/plan tests/cli --update-golden
 
 soak: $(VENV)/.ready  ## the long tests
 	$(BIN)/python -m pytest -q -m slow --timeout 3600

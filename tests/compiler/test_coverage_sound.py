@@ -1,0 +1,126 @@
+"""No step ever makes a rule fire that is said to be dead: random guards on signals of real distributions."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.compiler.irs import COMMIT, automaton, both, cmp, either, num, param, plus, retry, then
+from tokenrouter.compiler import programs
+from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf
+from tokenrouter.compiler.liveness import alive
+from tokenrouter.compiler.passes.coverage import coverage
+from tokenrouter.plan import structs as s
+from tokenrouter.plan.evaluate import Request, fires, needed, values
+
+V = 40
+NUMBERS = ["entropy", "maxprob", "margin", "logprob", "position"]
+DECL, TAU = param("tau", 1.0, 0.0, 3.0)
+
+
+class Step:
+    """One step's signals, of a real distribution and a real candidate."""
+
+    def __init__(self, rng):
+        p = rng.dirichlet(np.full(V, rng.choice([0.02, 0.1, 0.5, 3.0])))
+        p = np.clip(p, 1e-300, None)
+        self.p = np.sort(p / p.sum())[::-1]
+        self.candidate = int(rng.choice(V, p=self.p / self.p.sum()))
+        self.position = int(rng.integers(0, 12))
+        self.count = int(rng.integers(0, self.position + 1))
+
+    def __call__(self, node):
+        assert isinstance(node, s.Signal)
+        match node.name:
+            case "entropy":
+                return float(-(self.p * np.log(self.p)).sum())
+            case "maxprob":
+                return float(self.p[0])
+            case "margin":
+                return float(self.p[0] - self.p[1])
+            case "mass":
+                return float(self.p[: node.args[0]].sum())
+            case "logprob":
+                return float(np.log(self.p[self.candidate]))
+            case "position":
+                return float(self.position)
+            case "count":
+                return float(self.count)
+            case name:
+                raise AssertionError(name)
+
+
+def number(rng):
+    kind = rng.randrange(9)
+    if kind == 0:
+        return SignalOf("mass", (rng.randrange(1, 5),))
+    if kind == 1:
+        return SignalOf("count", ("large",))
+    if kind == 2:
+        return Aggregate(
+            rng.choice(["mean", "max", "ewma"]),
+            SignalOf(rng.choice(NUMBERS[:3])),
+            rng.choice([1, 2, 4]),
+        )
+    if kind == 3:
+        return TAU
+    return SignalOf(rng.choice(NUMBERS))
+
+
+def constant(rng, left):
+    name = getattr(left, "name", getattr(getattr(left, "of", None), "name", ""))
+    high = {"entropy": 4.0, "tau": 3.0, "position": 12.0, "count": 12.0}.get(name, 1.0)
+    return round(rng.uniform(-4, 0) if name == "logprob" else rng.uniform(0, high), 2)
+
+
+def guard(rng, depth=2):
+    if depth and rng.random() < 0.5:
+        parts = [guard(rng, depth - 1) for _ in range(rng.randrange(2, 4))]
+        return rng.choice([both, either])(*parts)
+    if depth and rng.random() < 0.15:
+        return Negation(guard(rng, depth - 1))
+    left = number(rng)
+    right = number(rng) if rng.random() < 0.3 else constant(rng, left)
+    if rng.random() < 0.2:
+        left = plus(left, num(constant(rng, left)))
+    return cmp(left, rng.choice(["<", "<=", ">", ">="]), right)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_rule_that_is_said_to_be_dead_never_fires(seed):
+    rng, draws = random.Random(seed), np.random.default_rng(seed)
+    for _ in range(12):
+        rules = [(guard(rng), retry("large")) for _ in range(rng.randrange(1, 5))]
+        auto = automaton(
+            ("small", *rules, (None, COMMIT)),
+            ("large", (None, then("small"))),
+            params=[DECL],
+            vocabulary=V,
+        )
+        state = auto.states[0]
+        told = {d.span for d in coverage(auto) if d.code in ("TR2301", "TR2302")}
+        dead = {at for at, rule in enumerate(state.rules) if rule.span in told}
+        dead |= {at for at, live in enumerate(alive(auto, state.rules)) if not live}
+        always = {d.span for d in coverage(auto) if d.code == "TR2303"}
+        plan = type("Bare", (), {"programs": programs.programs(auto)})
+        request = Request([rng.uniform(0, 3)], [])
+        for _ in range(60):
+            found = values(plan, 0, request, Step(draws), needed(plan.programs[0]))
+            assert fires(plan.programs[0], found) not in dead, str(state)
+            for at, rule in enumerate(state.rules):
+                if rule.span in always:
+                    assert found[plan.programs[0].rules[at].when], str(state)
+
+
+def test_random_guards_do_meet_dead_rules():
+    rng, found = random.Random(7), 0
+    for _ in range(150):
+        rules = [(guard(rng), retry("large")) for _ in range(3)]
+        auto = automaton(
+            ("small", *rules, (None, COMMIT)),
+            ("large", (None, then("small"))),
+            params=[DECL],
+            vocabulary=V,
+        )
+        found += sum(d.code in ("TR2301", "TR2302") for d in coverage(auto))
+    assert found > 20
