@@ -1,5 +1,7 @@
 """Passes over the transition graph: what is dropped, what is refused, and the neighbours that are not."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.compiler.irs import (
@@ -8,25 +10,29 @@ from tests.compiler.irs import (
     MARGIN,
     MAXPROB,
     POSITION,
+    at,
     automaton,
     borrow,
     both,
     cmp,
     mix,
+    num,
     param,
+    plus,
     r2r,
     r_stitch,
     retry,
     then,
 )
-from tokenrouter.compiler import pipeline
-from tokenrouter.compiler.expr import FieldOf, Lit, SignalOf
+from tokenrouter.compiler import ir, pipeline
+from tokenrouter.compiler.expr import FieldOf, Lit, SignalOf, VarOf
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.compiler.passes.drop_unreached import drop_unreached
 from tokenrouter.compiler.passes.livelock import livelock
 from tokenrouter.compiler.passes.never_left import never_left
 from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
+from tokenrouter.compiler.passes.variables import variables
 
 UNSURE = cmp(ENTROPY, ">", 2)
 
@@ -122,8 +128,6 @@ def test_a_model_that_is_never_left_by_accident_is_told():
 
 def test_start_rules_are_covered_like_any_other():
     decl = SignalOf("prompt_tokens")
-    from dataclasses import replace
-
     base = r_stitch()
     start = tuple(
         replace(base.start[0], when=when) for when in (cmp(decl, ">", 10), cmp(decl, ">", 20), None)
@@ -213,3 +217,23 @@ def test_what_only_follows_from_another_finding_is_not_told():
     _, found = pipeline.run(auto)
 
     assert [d.code for d in found] == ["TR2102"]  # no rule is dead by itself, only after the first
+
+
+def test_variables_that_decide_nothing_or_never_change_are_told():
+    turns = ir.VarDecl("turns", "count", 0.0, at(7))
+    read = VarOf("turns", "count")
+    bump = ir.Assign("turns", plus(read, num(1, "count")))
+
+    def auto(guard, *sets):
+        made = automaton(
+            ("small", (guard, retry("large")), (None, COMMIT)),
+            ("large", (None, then("small"))),
+            vars=(turns,),
+        )
+        first, last = made.states[0].rules
+        small = replace(made.states[0], rules=(replace(first, sets=sets), last))
+        return replace(made, states=(small, made.states[1]))
+
+    assert [d.code for d in variables(auto(UNSURE, bump))] == ["TR2601"]
+    assert [d.code for d in variables(auto(cmp(read, "<", 4)))] == ["TR2602"]
+    assert variables(auto(cmp(read, "<", 4), bump)) == []

@@ -18,6 +18,7 @@ from tokenrouter.compiler.passes.livelock import livelock
 from tokenrouter.compiler.passes.never_left import never_left
 from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
+from tokenrouter.compiler.passes.variables import variables
 from tokenrouter.compiler.verify import verify
 from tokenrouter.diagnostics import Diagnostic
 
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     check(coverage),
     check(stays),
     check(trust),
+    check(variables),
     drop_unreached,
     check(never_left),
     check(livelock),
