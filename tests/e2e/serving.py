@@ -18,6 +18,7 @@ import torch
 
 from tokenrouter.plan import structs as s
 from tokenrouter.runtime.engine import Completion, Engine
+from tokenrouter.runtime.load import wrap
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.model import LanguageModel
 from tokenrouter.runtime.reference.load import Logits, Remembered
@@ -134,6 +135,28 @@ class PagedTokens:
         return row if known == ids else np.roll(row, 1 + ids.count(STALE))
 
 
+class Watched:
+    """A runner whose logits are noted: the same text must give the same bits, whatever else is in the batch."""
+
+    def __init__(self, runner: ModelRunner, seen: dict[tuple[int, ...], bytes]) -> None:
+        self.runner = runner
+        self.capacity_tokens = runner.capacity_tokens
+        self.seen = seen
+
+    def run(self, chunks: list[Chunk], *, hidden: bool) -> StepOutput:
+        """Run a batch; raises where a text gives other bits than before."""
+        out = self.runner.run(chunks, hidden=hidden)
+        sampling = [chunk for chunk in chunks if chunk.samples]
+        for chunk, row in zip(sampling, out.logits, strict=True):
+            text = tuple(chunk.sequence.tokens[: chunk.start + chunk.n])
+            bits = row.numpy().tobytes()
+            before = self.seen.setdefault(text, bits)
+            assert before == bits, (
+                f"{len(chunks)} chunks, {chunk.n} tokens after {chunk.start}: other bits"
+            )
+        return out
+
+
 @dataclass
 class Served:
     """What came of some requests."""
@@ -152,14 +175,22 @@ def serve(
     requests: Sequence[Request],
     conditions: Conditions,
     models: Sequence[LanguageModel | Remembered],
+    bits: Mapping[str, dict[tuple[int, ...], bytes]] | None = None,
 ) -> Served:
-    """Return what every request wrote; models that are functions run behind paged tokens."""
+    """Return what every request wrote; models that are functions run behind paged tokens.
+
+    `bits` holds, by `use`, the logits of every text so far; other bits of the same text are an error.
+    """
     plan = under(plan, conditions)
-    engine = Engine(
-        plan,
-        models=[PagedTokens(m, plan) if isinstance(m, Remembered) else m for m in models],
-        max_batch_tokens=conditions.chunk,
-    )
+    runners: list[Runner | LanguageModel] = []
+    for declared, model in zip(plan.models, models, strict=True):
+        if isinstance(model, Remembered):
+            runners.append(PagedTokens(model, plan))
+        elif bits is not None:
+            runners.append(Watched(wrap(plan, model), bits[declared.use]))
+        else:
+            runners.append(model)
+    engine = Engine(plan, models=runners, max_batch_tokens=conditions.chunk)
     for runner in engine.runners:
         forget(runner)
     drive = _Driver(engine, requests, conditions)
@@ -172,6 +203,8 @@ def forget(runner: Runner) -> None:
     """Put into a KV pool what nobody must ever read, as at the start of a process."""
     if isinstance(runner, PagedTokens):
         runner.kv.clear()
+    elif isinstance(runner, Watched):
+        forget(runner.runner)
     else:
         assert isinstance(runner, ModelRunner), runner
         for tensor in (*runner.cache.keys, *runner.cache.values):
