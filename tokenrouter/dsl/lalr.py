@@ -1,0 +1,312 @@
+"""The parser: one loop over the LALR tables, and what it does when a token does not fit.
+
+It knows the grammar only by its tables; what a reduction builds is the caller's. After a mistake it first tries to go on
+as if one missing sign stood there; else it drops the statement at hand: the stack is cut back to the nearest list of
+statements (declarations, members, rules, properties, cases), and tokens are passed over up to one that such a list
+can go on with. So a mistake costs its own statement and no other.
+
+Reports, in the words of `tokenrouter.dsl.expected`: TR0201 ... TR0211.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.dsl import expected
+from tokenrouter.dsl.lexer import Tokens
+from tokenrouter.dsl.nearest import nearest
+from tokenrouter.dsl.table import Table, table
+
+# (name of the production, children, first token, last token) -> node; an empty node has last < first.
+Build = Callable[[str, list[object], int, int], object]
+
+# Rules of which lists of statements are made; into the nearest of them the parser falls back.
+STATEMENTS = frozenset(
+    [
+        "import",
+        "model",
+        "head",
+        "param",
+        "var",
+        "signal",
+        "policy",
+        "test",
+        "start",
+        "at",
+        "claim",
+        "objective",
+        "fallback",
+        "template",
+        "rule",
+        "start_rule",
+        "property",
+        "case",
+        "share",
+    ]
+)
+# Words that begin a statement of some list; passing over tokens stops at one that the list at hand can take.
+STARTERS = frozenset(
+    [
+        "IMPORT",
+        "MODEL",
+        "HEAD",
+        "PARAM",
+        "VAR",
+        "SIGNAL",
+        "POLICY",
+        "TEST",
+        "START",
+        "AT",
+        "GUARANTEE",
+        "ENFORCE",
+        "OBJECTIVE",
+        "FALLBACK",
+        "TEMPLATE",
+        "WHEN",
+        "OTHERWISE",
+    ]
+)
+TOP = frozenset(["IMPORT", "MODEL", "HEAD", "PARAM", "VAR", "SIGNAL", "POLICY", "TEST", "$END"])
+INSERTABLE = (
+    "ARROW",
+    "COLON",
+    "ASSIGN",
+    "RPAR",
+    "RSQB",
+    "RBRACE",
+    "LBRACE",
+    "COMMA",
+    "THEN",
+    "FOR",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A tree, what is wrong with the text, and the ranges of tokens that no node stands for."""
+
+    tree: object
+    problems: list[Diagnostic]
+    dropped: list[tuple[int, int]] = field(default_factory=list)  # first and last token
+
+
+class Parser:
+    """One parse: parallel stacks of states, values and token ranges."""
+
+    def __init__(self, tokens: Tokens, build: Build) -> None:
+        self.tokens = tokens
+        self.build = build
+        self.table: Table = table()
+        self.states = [0]
+        self.values: list[object] = [None]
+        self.firsts = [0]
+        self.lasts = [-1]
+        self.problems: list[Diagnostic] = []
+        self.dropped: list[tuple[int, int]] = []
+
+    def run(self) -> Parsed:
+        """Return the tree; there always is one."""
+        at, real = 0, self.tokens.real
+        last_error = -1
+        while True:
+            token = real[at]
+            action = self._settle(self.tokens.kinds[token], token)
+            if action == 0:
+                return Parsed(self.values[1], self.problems, self.dropped)
+            if action is not None:
+                self._push(action, token, token, token)
+                at += 1
+                continue
+            at = self._recover(at, quiet=at == last_error)
+            last_error = at
+
+    def _settle(self, kind: str, token: int) -> int | None:
+        """Reduce as long as the tables say so; return the state to shift into, 0 to accept, None for a mistake."""
+        while True:
+            action = self.table.states[self.states[-1]].get(kind)
+            if action is None or action >= 0:
+                return action
+            self._reduce(-1 - action, token)
+
+    def _push(self, state: int, value: object, first: int, last: int) -> None:
+        self.states.append(state)
+        self.values.append(value)
+        self.firsts.append(first)
+        self.lasts.append(last)
+
+    def _reduce(self, number: int, token: int) -> None:
+        production = self.table.productions[number]
+        size = production.size
+        if size:
+            values = self.values[-size:]
+            first, last = self.firsts[-size], self.lasts[-1]
+            del self.states[-size:], self.values[-size:], self.firsts[-size:], self.lasts[-size:]
+        else:
+            values, first, last = [], token, token - 1
+        children: list[object] = []
+        for i in production.kept:
+            if i >= 0:
+                children.append(values[i])
+            elif i == -1:
+                children.append(None)
+            else:
+                inner = values[-2 - i]
+                assert isinstance(inner, list)
+                children.extend(inner)
+        value: object
+        if production.name[0] == "_":
+            value = children
+        elif production.single and len(children) == 1:
+            value = children[0]
+        else:
+            value = self.build(production.name, children, first, last)
+        state = self.table.states[self.states[-1]][production.origin]
+        self._push(state, value, first, last)
+
+    # Mistakes
+
+    def accepts(self, kinds: list[str], states: list[int] | None = None) -> bool:
+        """Return whether the tokens `kinds` could all be shifted from here, one after the other."""
+        stack = list(self.states if states is None else states)
+        for kind in kinds:
+            while True:
+                action = self.table.states[stack[-1]].get(kind)
+                if action is None:
+                    return False
+                if action >= 0:
+                    stack.append(action)
+                    break
+                production = self.table.productions[-1 - action]
+                if production.size:
+                    del stack[-production.size :]
+                stack.append(self.table.states[stack[-1]][production.origin])
+        return True
+
+    def _recover(self, at: int, *, quiet: bool) -> int:
+        """Report the token at `at`, make the stack fit what comes, and return where to go on."""
+        real, kinds = self.tokens.real, self.tokens.kinds
+        token = real[at]
+        if kinds[token] in TOP and self._close(token):
+            return at
+        if quiet:
+            return self._skip(at)
+        if self._mend(at):
+            return at if kinds[token] != "STRAY" else at + 1
+        opened = any(state in _open_states() for state in self.states)
+        self.problems.append(expected.unexpected(self, token, opened))
+        return self._skip(at)
+
+    def _mend(self, at: int) -> bool:
+        """Report and mend a mistake after which nothing need be dropped; return whether it was one."""
+        real, kinds = self.tokens.real, self.tokens.kinds
+        token, kind = real[at], kinds[real[at]]
+        coming = kinds[real[at + 1]] if at + 1 < len(real) else "$END"
+        text = self.tokens.text(token)
+        if kind == "NAME" and at and kinds[real[at - 1]] == "NUMBER" and self.accepts(["NATS"]):
+            self.problems.append(expected.unit(self.tokens, token))
+            kinds[token] = "STRAY"
+            return True
+        if (
+            text in self.table.words
+            and text not in expected.PLANNED
+            and self.accepts(["NAME", coming])
+        ):
+            self.problems.append(expected.word_as_name(self.tokens, token))
+            kinds[token] = "NAME"
+            return True
+        missing = [sign for sign in INSERTABLE if self.accepts([sign, kind])]
+        if len(missing) == 1 and missing[0] == "RBRACE":
+            brace = next(
+                f
+                for s, f in zip(self.states[::-1], self.firsts[::-1], strict=True)
+                if s in _open_states()
+            )
+            self.problems.append(expected.unclosed(self.tokens, [brace], token))
+            self._insert("RBRACE", token)
+            return True
+        if len(missing) == 1 and at:
+            self.problems.append(expected.missing(self.tokens, real[at - 1], token, missing[0]))
+            self._insert(missing[0], token)
+            return True
+        if kind == "NAME":
+            fitting = [
+                word
+                for word, terminal in self.table.words.items()
+                if self.accepts([terminal, coming])
+            ]
+            near = nearest(text, fitting)
+            if near is not None:
+                opened = any(state in _open_states() for state in self.states)
+                self.problems.append(expected.unexpected(self, token, opened))
+                kinds[token] = self.table.words[near]
+                return True
+        return False
+
+    def _insert(self, kind: str, token: int) -> None:
+        action = self._settle(kind, token)
+        assert action, kind
+        self._push(action, token, token, token - 1)
+
+    def _close(self, token: int) -> bool:
+        """Close every open block before a word that only stands outside all of them; return whether that fits."""
+        braces = [
+            first
+            for state, first in zip(self.states, self.firsts, strict=True)
+            if state in _open_states()
+        ]
+        kind = self.tokens.kinds[token]
+        if not braces or not self.accepts(["RBRACE"] * len(braces) + [kind]):
+            return False
+        self.problems.append(expected.unclosed(self.tokens, braces, token))
+        for _ in braces:
+            self._insert("RBRACE", token)
+        return True
+
+    def _skip(self, at: int) -> int:
+        """Cut the stack back to a list of statements and pass over tokens up to one that it can go on with."""
+        real, kinds = self.tokens.real, self.tokens.kinds
+        cut = len(self.states) - 1
+        while cut and self.states[cut] not in _list_states():
+            cut -= 1
+        depth = sum((state in _open_states()) for state in self.states[cut + 1 :])
+        first = self.firsts[cut + 1] if cut + 1 < len(self.states) else real[at]
+        start = at
+        while kinds[real[at]] != "$END":
+            kind = kinds[real[at]]
+            if kind in TOP and self._fits_outside(cut, kind):
+                break
+            starts = at > start or kind in STARTERS or kind == "RBRACE"
+            most = kind == "AT" and kinds[real[at + 1]] == "MOST"
+            if depth == 0 and starts and not most and self.accepts([kind], self.states[: cut + 1]):
+                break
+            depth = max(0, depth + (kind == "LBRACE") - (kind == "RBRACE"))
+            at += 1
+        del (
+            self.states[cut + 1 :],
+            self.values[cut + 1 :],
+            self.firsts[cut + 1 :],
+            self.lasts[cut + 1 :],
+        )
+        self.dropped.append((first, real[at] - 1))
+        return at
+
+    def _fits_outside(self, cut: int, kind: str) -> bool:
+        """Return whether a word of the top level fits once every block below the cut is closed."""
+        states = self.states[: cut + 1]
+        opened = sum(state in _open_states() for state in states)
+        return self.accepts(["RBRACE"] * opened + [kind], states)
+
+
+@cache
+def _open_states() -> frozenset[int]:
+    """Return the states that are entered by shifting `{`."""
+    return frozenset(row["LBRACE"] for row in table().states if row.get("LBRACE", -1) > 0)
+
+
+@cache
+def _list_states() -> frozenset[int]:
+    """Return the states in which a statement of some list can begin."""
+    return frozenset(i for i, row in enumerate(table().states) if not STATEMENTS.isdisjoint(row))

@@ -1,0 +1,180 @@
+"""Text -> tokens, without loss: every character belongs to exactly one token, white space and comments included.
+
+What is no token of the language still becomes one, with a diagnostic: signs of other languages stand for ours, a string
+that is not closed ends with its line, anything else is passed over. So the parser always has something to go on with.
+
+Reports: TR0101 stray character, TR0102 string not closed, TR0104 a sign of another language.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from tokenrouter.diagnostics import Diagnostic, Edit, Fix
+from tokenrouter.dsl.source import Source
+from tokenrouter.dsl.table import table
+
+# What people write who come from elsewhere -> what it is here.
+FOREIGN = {
+    "&&": "and",
+    "||": "or",
+    "=>": "->",
+    "<>": "!=",
+    "===": "==",
+    "→": "->",
+    "≥": ">=",
+    "≤": "<=",
+    "≠": "!=",
+    "!": "not ",
+}
+TRIVIA = frozenset({"SPACE", "COMMENT", "STRAY"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a source. Token i reaches from starts[i] to starts[i + 1]; the last one is $END and empty."""
+
+    source: Source
+    kinds: list[str]
+    starts: list[int]
+    real: list[int]  # tokens that the parser sees: all but white space, comments and strays
+
+    def text(self, token: int) -> str:
+        """Return a token as written."""
+        if token + 1 == len(self.starts):
+            return ""
+        return self.source.text[self.starts[token] : self.starts[token + 1]]
+
+    def end(self, token: int) -> int:
+        """Return the offset behind a token."""
+        return self.starts[min(token + 1, len(self.starts) - 1)]
+
+
+@cache
+def _master() -> re.Pattern[str]:
+    """Return one pattern for any token; a group's name is the terminal, SIGN_ and FOREIGN_ are looked up."""
+    patterns, signs = table().patterns, sorted(table().signs, key=len, reverse=True)
+    worded = [sign for sign in signs if sign[0].isalpha()]
+    plain = [sign for sign in signs if not sign[0].isalpha()]
+    foreign = sorted(FOREIGN, key=len, reverse=True)
+    parts = [
+        ("WORDED", "|".join(re.escape(sign) + r"(?![A-Za-z0-9_])" for sign in worded)),
+        ("NAME", patterns["NAME"] + r"(?!\w)"),
+        ("WORD", r"[^\W\d]\w*"),
+        ("SPACE", patterns["SPACE"] + "|\\A\ufeff"),
+        ("NUMBER", patterns["NUMBER"]),
+        ("STRING", patterns["STRING"]),
+        ("COMMENT", patterns["COMMENT"]),
+        (
+            "FOREIGN",
+            "===|&&|\\|\\||=>|<>|!(?!=)|"
+            + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
+        ),
+        ("COMPARE", patterns["COMPARE"]),
+        ("PLAIN", "|".join(re.escape(sign) for sign in plain)),
+        ("SIGN", patterns["SIGN"]),
+        ("TIMES", patterns["TIMES"]),
+        ("OPEN", r'"[^\r\n]*|\'[^\'\r\n]*\'?|[“„][^”“\r\n]*[”“]?'),
+        ("STRAY", r"(?s:.)"),
+    ]
+    return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in parts))
+
+
+def tokenize(source: Source) -> tuple[Tokens, list[Diagnostic]]:
+    """Return the tokens of a source, and what is wrong with them."""
+    words, signs = table().words, table().signs
+    kinds: list[str] = []
+    starts: list[int] = []
+    odd: list[int] = []
+    for found in _master().finditer(source.text):
+        kind = found.lastgroup or "STRAY"
+        if kind == "NAME":
+            kind = words.get(found[0], "NAME")
+        elif kind in ("WORDED", "PLAIN"):
+            kind = signs[found[0]]
+        elif kind in ("STRAY", "FOREIGN", "OPEN", "WORD"):
+            odd.append(len(kinds))
+        kinds.append(kind)
+        starts.append(found.start())
+    kinds.append("$END")
+    starts.append(len(source.text))
+    problems = _settle(source, kinds, starts, odd)
+    real = [i for i, kind in enumerate(kinds) if kind not in TRIVIA]
+    return Tokens(source, kinds, starts, real), problems
+
+
+def _settle(
+    source: Source, kinds: list[str], starts: list[int], odd: list[int]
+) -> list[Diagnostic]:
+    """Give every odd token the kind that it stands for, and return what is wrong with it."""
+    problems: list[Diagnostic] = []
+    stray_end = -1  # neighbouring strays are one mistake
+    for token in odd:
+        kind, start, end = kinds[token], starts[token], starts[token + 1]
+        if kind == "STRAY":
+            if start < stray_end:
+                continue
+            last = token
+            while kinds[last + 1] == "STRAY":
+                last += 1
+            end = stray_end = starts[last + 1]
+        problems.append(_odd(source, kind, start, end))
+        if kind == "OPEN":
+            kinds[token] = "STRING"
+        elif kind == "WORD":
+            kinds[token] = "NAME"
+        elif kind == "FOREIGN":
+            kinds[token] = _kind_of(FOREIGN[source.text[start:end]].strip())
+    return problems
+
+
+def _kind_of(text: str) -> str:
+    if text in table().words:
+        return table().words[text]
+    return table().signs.get(text, "COMPARE")
+
+
+def _odd(source: Source, kind: str, start: int, end: int) -> Diagnostic:
+    text, span = source.text[start:end], source.span(start, end)
+    if kind == "FOREIGN":
+        ours = FOREIGN[text]
+        return Diagnostic(
+            "TR0104",
+            "error",
+            f"`{text}` is written `{ours.strip()}` here",
+            span,
+            fix=Fix(f"write `{ours.strip()}`", (Edit(span, ours),), safe=True),
+        )
+    if kind == "WORD":
+        return Diagnostic(
+            "TR0101",
+            "error",
+            f"the name `{text}` has letters beyond a-z",
+            span,
+            help="names are made of the letters a-z, digits and `_`",
+        )
+    if kind == "OPEN" and len(text) > 1 and text[0] != '"' and text[-1] in "'”“":
+        inner = text[1:-1].replace('"', '\\"')
+        return Diagnostic(
+            "TR0104",
+            "error",
+            f"a string stands between double quotes, not `{text[0]}`",
+            span,
+            fix=Fix("use double quotes", (Edit(span, f'"{inner}"'),), safe=True),
+        )
+    if kind == "OPEN":
+        return Diagnostic(
+            "TR0102",
+            "error",
+            "this string is not closed on its line",
+            span,
+            help='end it with `"`; a line break inside a string is written `\\n`',
+        )
+    shown = text if text.isprintable() else " ".join(f"U+{ord(c):04X}" for c in text)
+    help_ = "a line break ends nothing and needs no `;`" if set(text) == {";"} else ""
+    fix = Fix("remove it", (Edit(span, ""),), safe=True) if set(text) == {";"} else None
+    return Diagnostic(
+        "TR0101", "error", f"`{shown}` is not part of the language", span, help=help_, fix=fix
+    )

@@ -1,0 +1,172 @@
+"""Text -> syntax tree: lexer, parser, and which class each grammar rule becomes.
+
+Needs: a source. Gives: a tree, always, and the names that were lost to mistakes, so that later checks can tell a
+consequence from a mistake of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.dsl import ast
+from tokenrouter.dsl.lalr import Parser
+from tokenrouter.dsl.lexer import Tokens, tokenize
+from tokenrouter.dsl.source import Source
+
+# A node's fields before (start, end), from the children of a reduction. Children come from the tables, so their types
+# are those that the grammar gives them.
+Made = Callable[[int, int, list[Any]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A parsed source."""
+
+    source: Source
+    tokens: Tokens
+    file: ast.File
+    problems: tuple[Diagnostic, ...]
+    lost: tuple[tuple[int, int], ...]  # ranges of offsets that no node stands for
+    lost_names: frozenset[str]  # names in them
+
+
+def parse(source: Source) -> Tree:
+    """Return the tree of a source."""
+    tokens, problems = tokenize(source)
+    parsed = Parser(tokens, _Builder(tokens)).run()
+    assert isinstance(parsed.tree, ast.File)
+    lost, names = [], set()
+    for first, last in parsed.dropped:
+        lost.append(
+            (tokens.starts[first], tokens.end(last) if last >= first else tokens.starts[first])
+        )
+        names |= {tokens.text(i) for i in range(first, last + 1) if tokens.kinds[i] == "NAME"}
+    found = sorted([*problems, *parsed.problems], key=lambda d: d.span.start)
+    return Tree(source, tokens, parsed.tree, tuple(found), tuple(lost), frozenset(names))
+
+
+class _Builder:
+    """Makes nodes of reductions."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+
+    def __call__(self, name: str, children: list[object], first: int, last: int) -> object:
+        """Return the node of one reduction."""
+        starts = self.tokens.starts
+        start = starts[first]
+        end = starts[last + 1] if last >= first else start
+        return BUILD[name](start, end, [self._leaf(child) for child in children])
+
+    def _leaf(self, child: object) -> object:
+        """Return a token in place of its number."""
+        if not isinstance(child, int):
+            return child
+        tokens = self.tokens
+        return ast.Tok(
+            tokens.starts[child], tokens.end(child), tokens.kinds[child], tokens.text(child)
+        )
+
+
+def _node(cls: Callable[..., object]) -> Made:
+    """Return what makes a node whose fields are the children, one by one."""
+    return lambda start, end, c: cls(start, end, *c)
+
+
+def _list(start: int, end: int, c: list[Any]) -> object:
+    return tuple(c)
+
+
+def _many(cls: Callable[..., object], fixed: int = 0) -> Made:
+    """Return what makes a node whose last field holds all children behind the first `fixed`."""
+    return lambda start, end, c: cls(start, end, *c[:fixed], tuple(c[fixed:]))
+
+
+def _chain(cls: type[ast.Chain]) -> Made:
+    return lambda start, end, c: cls(start, end, tuple(c[::2]), tuple(c[1::2]))
+
+
+def _guarded(cls: Callable[..., object], after: int) -> Made:
+    """Return what makes a rule: a guard or none, then `after` more children."""
+    return lambda start, end, c: cls(start, end, *([None] if len(c) == after else []), *c)
+
+
+def _literal(start: int, end: int, c: list[Any]) -> object:
+    return ast.Literal(start, end, *c) if len(c) == 3 else ast.Literal(start, end, None, c[0], None)
+
+
+def _case(start: int, end: int, c: list[Any]) -> object:
+    model = c.pop(0) if isinstance(c[0], ast.Tok) else None
+    givens, expect, *sets = c
+    return ast.Case(start, end, model, givens or (), expect, sets[0] if sets else ())
+
+
+BUILD: dict[str, Made] = {
+    "file": _node(ast.File),
+    "header": _node(ast.Header),
+    "items": _list,
+    "import": _node(ast.Import),
+    "model": _node(ast.Model),
+    "head": _node(ast.Head),
+    "properties": _list,
+    "property": _node(ast.Property),
+    "part": lambda s, e, c: ast.Part(s, e, c[0], c[1] if isinstance(c[1], tuple) else (c[1],)),
+    "names": _list,
+    "param": _node(ast.Param),
+    "bounds": _node(ast.Bounds),
+    "var": _node(ast.Var),
+    "signal": _node(ast.Signal),
+    "type": lambda s, e, c: c[0],
+    "unit": lambda s, e, c: c[0],
+    "policy": _node(ast.Policy),
+    "members": _list,
+    "start": _node(ast.Start),
+    "start_rules": _many(ast.StartRules),
+    "start_rule": _guarded(ast.StartRule, 1),
+    "at": _node(ast.At),
+    "rules": _list,
+    "rule": _guarded(ast.Rule, 2),
+    "claim": _node(ast.Claim),
+    "objective": _node(ast.Objective),
+    "fallback": _node(ast.Fallback),
+    "template": _node(ast.Template),
+    "commit": _node(ast.Commit),
+    "retry": _node(ast.Retry),
+    "borrow": _node(ast.Borrow),
+    "for_": _node(ast.For),
+    "until": _node(ast.Until),
+    "stop": _node(ast.Stop),
+    "reserved": lambda s, e, c: ast.Reserved(s, e, c[0]),
+    "mix": _many(ast.Mix),
+    "share": _node(ast.Share),
+    "sets": _list,
+    "set": _node(ast.Set),
+    "test": _node(ast.Test),
+    "cases": _list,
+    "case": _case,
+    "givens": _list,
+    "given": _node(ast.Given),
+    "or_": _many(ast.Or),
+    "and_": _many(ast.And),
+    "negation": _node(ast.Negation),
+    "comparison": _chain(ast.Comparison),
+    "is_": lambda s, e, c: ast.Is(s, e, c[0], c[1] is not None, c[2]),
+    "in_": lambda s, e, c: ast.In(s, e, c[0], c[1] is not None, c[2]),
+    "texts": _list,
+    "sum": _chain(ast.Sum),
+    "term": _chain(ast.Product),
+    "minus": _node(ast.Minus),
+    "text": _node(ast.Text),
+    "true_": lambda s, e, c: ast.Flag(s, e, True),
+    "false_": lambda s, e, c: ast.Flag(s, e, False),
+    "reference": _node(ast.Reference),
+    "call": _node(ast.Call),
+    "field": _node(ast.Field),
+    "group": _node(ast.Group),
+    "arguments": _list,
+    "literal": _literal,
+    "quantity": _node(ast.Quantity),
+}

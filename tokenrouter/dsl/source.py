@@ -1,0 +1,67 @@
+"""A source text and its lines: offsets in code points become lines and columns here, and nowhere else.
+
+A line ends with a line feed, a carriage return, or both. A byte-order mark at the beginning is white space.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from tokenrouter.diagnostics import Span
+from tokenrouter.errors import TokenRouterError
+
+_BREAK = re.compile(r"\r\n|\n|\r")
+
+
+class SourceError(TokenRouterError):
+    """A policy file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text under the name that diagnostics give it."""
+
+    name: str
+    text: str
+    starts: tuple[int, ...] = field(default=(), repr=False)  # offset of each line's first character
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Source:
+        """Return a source with its lines found."""
+        return cls(name, text, (0, *(found.end() for found in _BREAK.finditer(text))))
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return line and column of an offset, both from 1."""
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """Return the span of a range of offsets."""
+        line, column = self.place(start)
+        end_line, end_column = self.place(end)
+        return Span(start, end, line, column, end_line, end_column, self.name)
+
+    def line(self, number: int) -> str:
+        """Return a line without its end; '' past the last."""
+        if number > len(self.starts):
+            return ""
+        start = self.starts[number - 1]
+        end = self.starts[number] if number < len(self.starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n").removeprefix("\ufeff" if number == 1 else "")
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file; raises SourceError where it is not UTF-8."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"`{path}` is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
+        ) from None
+    except OSError as error:
+        raise SourceError(
+            f"cannot read `{path}`: {(error.strerror or str(error)).lower()}"
+        ) from None

@@ -1,0 +1,51 @@
+"""The tables of the grammar, as `tools/grammar.py` wrote them: what the lexer knows and what the parser does.
+
+They are shipped, not cached: reading them takes some 2 ms, needs no lark, and leaves nothing in a user's home that could
+be stale, torn by two processes or unwritable.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+
+class Production(NamedTuple):
+    """One alternative of a rule, and which of its children a reduction hands on."""
+
+    name: str  # of the rule, or of the alternative where it has its own
+    origin: str  # of the rule
+    size: int  # symbols
+    kept: tuple[int, ...]  # i >= 0: child i; -1: None; -(i + 2): the children of child i
+    single: bool  # a lone child stands for the whole
+
+
+class Table(NamedTuple):
+    """A grammar. An action is a state to shift into, -(p + 1) to reduce by p, or 0 to accept."""
+
+    words: dict[str, str]  # reserved word -> terminal
+    signs: dict[str, str]  # longest first -> terminal
+    patterns: dict[str, str]  # terminal -> regular expression
+    ignored: frozenset[str]
+    productions: tuple[Production, ...]
+    states: tuple[dict[str, int], ...]  # by state: symbol -> action
+
+
+@cache
+def table() -> Table:
+    """Return the grammar of `.route` files."""
+    raw: Any = json.loads(files("tokenrouter.grammars").joinpath("route.json").read_bytes())
+    terminals = raw["terminals"]
+    return Table(
+        terminals["words"],
+        terminals["signs"],
+        terminals["patterns"],
+        frozenset(terminals["ignored"]),
+        tuple(
+            Production(name, origin, size, tuple(kept), single)
+            for name, origin, size, kept, single in raw["productions"]
+        ),
+        tuple(raw["states"]),
+    )
