@@ -31,7 +31,7 @@ from tokenrouter.compiler.feasible import Region
 from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import Automaton, Borrow, ClaimDecl, Rule, State, Stop, targets
 from tokenrouter.compiler.liveness import at_values, narrow
-from tokenrouter.plan.text import number
+from tokenrouter.plan.literal import number
 
 Weight = Fraction | float  # a float only where it is infinite
 END = ""  # the node where requests end; no model is called so

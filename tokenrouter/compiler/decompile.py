@@ -14,8 +14,8 @@ from tokenrouter.compiler.fold import fold
 from tokenrouter.compiler.lift import NOWHERE
 from tokenrouter.compiler.passes.enforce import asks
 from tokenrouter.plan import structs as s
+from tokenrouter.plan.literal import number, quote, value_text
 from tokenrouter.plan.structs import Plan
-from tokenrouter.plan.text import number, quote, value_text
 
 
 @dataclass(eq=False, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tokenrouter.plan.text import quote, value_text
+from tokenrouter.plan.literal import quote, value_text
 
 Sign = Literal["<", "<=", ">", ">=", "==", "!="]
 FLIPPED: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

@@ -15,7 +15,7 @@ from tokenrouter.compiler.expr import (
     Some,
     rewrite,
 )
-from tokenrouter.plan.evaluate import arithmetic, compare
+from tokenrouter.plan.literal import arithmetic, compare
 
 TRUE = Lit(True, "bool")
 FALSE = Lit(False, "bool")

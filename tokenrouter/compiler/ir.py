@@ -16,7 +16,7 @@ from typing import Literal
 
 from tokenrouter.compiler.expr import Expr, rewrite
 from tokenrouter.diagnostics import Span
-from tokenrouter.plan.text import number, quote, value_text
+from tokenrouter.plan.literal import number, quote, value_text
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 

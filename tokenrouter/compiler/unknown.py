@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tokenrouter.plan.evaluate import arithmetic, compare
+from tokenrouter.plan.literal import arithmetic, compare
 from tokenrouter.plan.structs import AllOf, AnyOf, Arith, Compare, Const, Node, Not, Value, Window
 
 Found = Value | None

@@ -8,8 +8,9 @@ from difflib import SequenceMatcher
 import msgspec
 
 from tokenrouter.plan.hash import hashes
+from tokenrouter.plan.literal import value_text
 from tokenrouter.plan.structs import Plan
-from tokenrouter.plan.text import node_text, rule_text, start_text, value_text
+from tokenrouter.plan.text import node_text, rule_text, start_text
 
 
 def diff(old: Plan, new: Plan) -> str:

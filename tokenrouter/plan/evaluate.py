@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tokenrouter.plan.literal import arithmetic, compare
 from tokenrouter.plan.nodes import closure
 from tokenrouter.plan.structs import (
     AllOf,
@@ -113,35 +114,6 @@ def window(kind: str, n: int, past: list[float]) -> float:
             for x in past[1:]:
                 running += (x - running) * 2.0 / (n + 1)
             return running
-
-
-def compare(sign: str, left: Value, right: Value) -> bool:
-    """Return whether a comparison of two values of one type holds."""
-    if sign in ("==", "!="):
-        return (left == right) == (sign == "==")
-    assert not isinstance(left, str) and not isinstance(right, str), (left, right)
-    match sign:
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case _:
-            return left >= right
-
-
-def arithmetic(sign: str, left: float, right: float) -> float:
-    """Return the value of an operation: x / 0 is 0."""
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case _:
-            return left / right if right else 0.0
 
 
 def fires(program: Program, found: list[Value]) -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tokenrouter.plan.literal import number
 from tokenrouter.plan.structs import Borrow, Mix, Plan, Stop, To
-from tokenrouter.plan.text import action_text, node_text, number
+from tokenrouter.plan.text import action_text, node_text
 
 
 @dataclass(frozen=True, slots=True)

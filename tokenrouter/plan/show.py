@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tokenrouter.plan.hash import hashes
+from tokenrouter.plan.literal import number, value_text
 from tokenrouter.plan.structs import Admit, Extend, Model, Plan, Send, Subserver, Task
-from tokenrouter.plan.text import node_text, number, rule_text, start_text, value_text
+from tokenrouter.plan.text import node_text, rule_text, start_text
 
 
 def show(plan: Plan) -> str:

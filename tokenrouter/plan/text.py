@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenrouter.plan.literal import number, quote, value_text
 from tokenrouter.plan.structs import (
     AllOf,
     AnyOf,
@@ -26,29 +27,10 @@ from tokenrouter.plan.structs import (
     Stop,
     To,
     TokenIn,
-    Value,
     VarRef,
     Window,
 )
 from tokenrouter.signals import SIGNALS
-
-
-def number(value: float) -> str:
-    """Return a number the way a person writes it."""
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
-
-
-def quote(text: str) -> str:
-    """Return text as a string literal of the language."""
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(escapes.get(c, c) for c in text) + '"'
-
-
-def value_text(value: Value) -> str:
-    """Return a literal."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return quote(value) if isinstance(value, str) else number(value)
 
 
 def node_text(plan: Plan, nodes: list[Node], index: int) -> str:

@@ -71,9 +71,9 @@ def _state(state: State, claims: list[ClaimDecl], fallback: str) -> State:
         return state
     rules = []
     for rule in state.rules:
-        asks = [ask for claim in claims for ask in asks(state.model, rule, claim)]
-        if asks:
-            parts = asks if rule.when is None else [rule.when, *asks]
+        guards = [ask for claim in claims for ask in asks(state.model, rule, claim)]
+        if guards:
+            parts = guards if rule.when is None else [rule.when, *guards]
             rule = replace(rule, when=fold(Every(tuple(parts))), source="enforced")
         rules.append(rule)
     last = rules[-1]
