@@ -1,5 +1,6 @@
 """`trc explain`, `trc diff` and `trc graph` on a plan."""
 
+import json
 import xml.etree.ElementTree as ET
 
 import msgspec
@@ -103,3 +104,49 @@ def test_graph_writes_a_file_and_refuses_an_unknown_model(file, tmp_path, capsys
     assert (tmp_path / "g.svg").read_text().startswith("<svg ")
     assert cli.main(["graph", str(file), "--tasks", "larg"]) == 1
     assert capsys.readouterr().err.endswith("no model `larg`; there are `small`, `large`\n")
+
+
+def trace(tmp_path, *tokens):
+    lines = [
+        {"position": position, "ms": 10.0 * at, "token": {"id": 1, "model": model, "rule": rule}}
+        for at, (position, model, rule) in enumerate(tokens)
+    ]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_analyze_sets_actual_figures_beside_the_expected_ones(file, tmp_path, capsys, golden):
+    path = trace(
+        tmp_path,
+        (0, "small", 3),
+        (1, "small", 3),
+        (2, "large", None),
+        (3, "small", 3),
+        (0, "large", 0),
+        (1, "small", 2),
+    )
+
+    assert cli.main(["explain", str(file), "--analyze", str(path)]) == 0
+    golden(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([(0, "mid", 0)], "line 1: the plan has no model `mid`"),
+        ([(0, "small", 0), (1, "small", 4)], "line 2: `small` has no rule 4"),
+        ([], "the trace holds no token"),
+    ],
+)
+def test_a_trace_of_another_plan_is_refused_in_a_line(file, tmp_path, capsys, tokens, message):
+    assert cli.main(["explain", str(file), "--analyze", str(trace(tmp_path, *tokens))]) == 1
+    err = capsys.readouterr().err
+    assert message in err and len(err.splitlines()) == 1
+
+
+def test_what_is_no_trace_is_refused_in_a_line(file, tmp_path, capsys):
+    (tmp_path / "t").write_text("token\n", encoding="utf-8")
+
+    assert cli.main(["explain", str(file), "--analyze", str(tmp_path / "t")]) == 1
+    assert "t, line 1: not a line of a trace" in capsys.readouterr().err

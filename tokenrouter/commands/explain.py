@@ -11,6 +11,11 @@ HELP = "show a plan the way a database shows a query plan, or the page of a diag
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("what", metavar="PLAN|CODE", help="a plan file, or a code such as TR2301")
+    parser.add_argument(
+        "--analyze",
+        metavar="TRACE",
+        help="set what a trace of `trc run --trace` shows beside what is expected",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -18,5 +23,11 @@ def run(args: argparse.Namespace) -> int:
     from tokenrouter.plan.io import read
     from tokenrouter.plan.show import show
 
-    print(show(read(args.what)), end="")
+    plan = read(args.what)
+    if args.analyze is None:
+        print(show(plan), end="")
+        return 0
+    from tokenrouter.plan.analyze import analyze, read_trace
+
+    print(analyze(plan, read_trace(args.analyze, plan)), end="")
     return 0

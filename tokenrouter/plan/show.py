@@ -42,7 +42,7 @@ def _head(plan: Plan) -> Iterator[str]:
 def _models(plan: Plan) -> Iterator[str]:
     yield "models"
     rows = [_model(model) for model in plan.models]
-    yield from _columns(
+    yield from columns(
         [("name", "use", "family", "dtype", "layers", "KV a token", "cost", "prefill"), *rows]
     )
     tokenizer = plan.tokenizer
@@ -101,7 +101,7 @@ def _program(plan: Plan, at: int) -> Iterator[str]:
         place = f"line {lines[index]}" if index in lines else mark
         share = f"expected {expected[index]:.0%}" if index < len(expected) else ""
         rows.append((str(index), share, place, text))
-    yield from _columns(rows)
+    yield from columns(rows)
     for index, node in enumerate(program.untils):
         yield f"  until {index}: {node_text(plan, program.nodes, node)}"
     if program.nodes:
@@ -178,7 +178,7 @@ def _runs(row: list[int]) -> str:
 def _claims(plan: Plan) -> Iterator[str]:
     if plan.claims:
         yield "claims"
-        yield from _columns([(claim.status, claim.text, claim.evidence) for claim in plan.claims])
+        yield from columns([(claim.status, claim.text, claim.evidence) for claim in plan.claims])
 
 
 def _expected(plan: Plan) -> Iterator[str]:
@@ -194,13 +194,14 @@ def _expected(plan: Plan) -> Iterator[str]:
                 f"{visit.reached:.0%}",
             )
         )
-    yield from _columns(rows)
+    yield from columns(rows)
     yield f"  cost a token {estimates.cost_per_token:.3g}"
     if estimates.tokens_per_s:
         yield f"  tokens/s {estimates.tokens_per_s[0]:.0f} at N=1, {estimates.tokens_per_s[-1]:.0f} at N={len(estimates.tokens_per_s)}"
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield rows as indented columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
