@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import httpx
 
-HANG_S = 60
+HANG_S = 120
 TRC = [sys.executable, "-m", "tokenrouter.cli"]
 
 

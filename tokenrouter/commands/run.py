@@ -56,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
     )
+    parser.add_argument("--threads", type=threads, metavar="N", help="a share of the cores")
 
 
 def number(text: str) -> float:
@@ -64,6 +65,13 @@ def number(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"`{text}` is no finite number")
     return value
+
+
+def threads(text: str) -> int:
+    """Return a number of threads."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is no positive whole number")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,7 +90,14 @@ def run(args: argparse.Namespace) -> int:
             names = ", ".join(model.name for model in plan.models)
             print(f"loading {names}", file=sys.stderr, flush=True)
         base = args.plan.resolve().parent
-        alone = begin(plan, base, request, dtype=args.dtype, deterministic=args.deterministic)
+        alone = begin(
+            plan,
+            base,
+            request,
+            dtype=args.dtype,
+            deterministic=args.deterministic,
+            threads=args.threads,
+        )
         if args.json:
             _print_json(plan, alone, reporter, note)
         elif sys.stdout.isatty():

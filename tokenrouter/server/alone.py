@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
@@ -60,6 +63,7 @@ def begin(
     *,
     dtype: str | None,
     deterministic: bool,
+    threads: int | None,
 ) -> Alone:
     """Load the plan's models and return the request, ready to be iterated; raises TokenRouterError."""
     tokenizer = TextTokenizer.of(plan, base)
@@ -69,10 +73,16 @@ def begin(
         prompt, field = tokenizer.encode(str(request.prompt)), "prompt"
     # All that can be refused is, before the weights are read.
     work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field)
+    torch.set_num_threads(threads or share_of_cores(len(plan.models)))
     engine = Engine(plan, base, dtype=dtype, deterministic=deterministic)
     hidden = tokenizer.special_ids | set(plan.tokenizer.eos_ids)
     detokenizer = Detokenizer(tokenizer.id_to_bytes, hidden)
     return Alone(work, Transcript(detokenizer, StopMatcher(work.stops)), engine)
+
+
+def share_of_cores(n_models: int) -> int:
+    """Return the threads that a subserver of a served plan would have."""
+    return max(1, len(os.sched_getaffinity(0)) // n_models)
 
 
 def _limits(plan: Plan) -> Limits:
