@@ -61,7 +61,8 @@ def sample(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
 
 def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
     vocabulary = logits.shape[-1]
-    z, order = logits.double().sort(dim=-1, descending=True, stable=True)
+    z, order = logits.sort(dim=-1, descending=True, stable=True)
+    z = z.double()
     weight = torch.exp((z - z[:, :1]) / params.temperature[:, None])
     sums = weight.cumsum(-1)  # of unnormalised weights; the first is 1
 

@@ -21,13 +21,13 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_row_has_the_same_bits_among_any_number_of_rows(shape, dtype, two_threads):
     torch.manual_seed(0)
-    weight, x = torch.randn(shape[::-1], dtype=dtype), torch.randn(600, shape[0], dtype=dtype)
+    weight, x = torch.randn(shape[::-1], dtype=dtype), torch.randn(300, shape[0], dtype=dtype)
 
     crowd = blocked_linear(x, weight)
 
-    for rows in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 100, 300, 511, 599):
+    for rows in (1, 2, 3, 4, 7, 15, 16, 17, 33, 100, 299):
         assert torch.equal(blocked_linear(x[:rows], weight), crowd[:rows]), rows
-    for at in (1, 5, 16, 333):
+    for at in (1, 5, 16, 233):
         assert torch.equal(blocked_linear(x[at : at + 3], weight), crowd[at : at + 3]), at
 
 
