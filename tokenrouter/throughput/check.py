@@ -184,8 +184,8 @@ def restarts(spec: Spec) -> npt.NDArray[np.float64]:
 
     A step on the way s -> j commits C[s, j] tokens and each token is the last with probability 1 / mean_output_tokens.
     """
-    p = np.array(spec.p, dtype=np.float64)
-    p = p / p.sum(axis=1, keepdims=True)
+    given = np.array(spec.p, dtype=np.float64)
+    p = np.asarray(given / given.sum(axis=1, keepdims=True), dtype=np.float64)
     if spec.mean_output_tokens is None:
         return p
     ends = p * np.array(spec.c) / spec.mean_output_tokens
