@@ -14,6 +14,8 @@ from tokenrouter.signals import Unit
 
 Class = Literal["code", "number", "word", "space", "newline", "punct", "special"]
 Sign = Literal["<", "<=", ">", ">=", "==", "!="]
+ArithSign = Literal["+", "-", "*", "/"]
+WindowKind = Literal["mean", "ewma", "max"]
 Value = bool | float | str
 
 
@@ -72,7 +74,7 @@ class HeadRef:
 class Window:
     """An aggregate of a number over the last `n` rule-evaluated steps at this model, this one included."""
 
-    kind: Literal["mean", "ewma", "max"]
+    kind: WindowKind
     of: Expr
     n: int
     unit: Unit
@@ -122,7 +124,7 @@ class Compare:
 class Arith:
     """Arithmetic on two numbers; x / 0 is 0. A unary minus is `0 - x`."""
 
-    sign: Literal["+", "-", "*", "/"]
+    sign: ArithSign
     left: Expr
     right: Expr
     unit: Unit

@@ -31,6 +31,7 @@ from tokenrouter.dsl.expr import (
     AllOf,
     AnyOf,
     Arith,
+    ArithSign,
     Class,
     ClassIs,
     Compare,
@@ -47,6 +48,7 @@ from tokenrouter.dsl.expr import (
     Value,
     VarRef,
     Window,
+    WindowKind,
     children,
     place,
     walk,
@@ -58,11 +60,13 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Arith",
+    "ArithSign",
     "Assign",
     "Block",
     "Borrow",
     "Case",
     "Claim",
+    "ClaimKind",
     "Class",
     "ClassIs",
     "Comment",
@@ -74,16 +78,20 @@ __all__ = [
     "Expr",
     "Given",
     "Go",
+    "Goal",
     "Head",
     "HeadKind",
     "HeadRef",
+    "Measure",
     "Mix",
     "Model",
     "Not",
     "Objective",
     "Param",
     "ParamRef",
+    "Place",
     "Policy",
+    "Quantize",
     "Reads",
     "RequestField",
     "Resolved",
@@ -101,6 +109,7 @@ __all__ = [
     "Var",
     "VarRef",
     "Window",
+    "WindowKind",
     "children",
     "place",
     "walk",
@@ -108,6 +117,11 @@ __all__ = [
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 HeadKind = Literal["linear", "mlp", "r2r", "python"]
+ClaimKind = Literal["guarantee", "enforce"]
+Measure = Literal["share", "count"]
+Place = Literal["above", "end"]
+Goal = Literal["throughput", "latency"]
+Quantize = Literal["none", "int8"]
 Reads = Literal["hidden", "logits", "token"]
 
 
@@ -208,7 +222,7 @@ class Model:
     name: str
     use: str
     dtype: Dtype = "float32"
-    quantize: Literal["none", "int8"] = "none"
+    quantize: Quantize = "none"
     tensor_parallel: int = 1
     cost: float = 1.0
     span: Span = field(default_factory=place, compare=False)
@@ -265,8 +279,8 @@ class DerivedSignal:
 class Claim:
     """`guarantee share(M) <= x` or `enforce count(M) <= n`; `span` begins at the keyword."""
 
-    kind: Literal["guarantee", "enforce"]
-    measure: Literal["share", "count"]
+    kind: ClaimKind
+    measure: Measure
     model: str
     bound: float
     span: Span = field(default_factory=place, compare=False)
@@ -276,7 +290,7 @@ class Claim:
 class Objective:
     """What windows are chosen for; `speed` is the floor of tokens/s a request, or None."""
 
-    kind: Literal["throughput", "latency"] = "throughput"
+    kind: Goal = "throughput"
     speed: float | None = None
     span: Span = field(default_factory=place, compare=False)
 
@@ -325,7 +339,7 @@ class Comment:
     """
 
     anchor: str
-    place: Literal["above", "end"]
+    place: Place
     text: str
 
 

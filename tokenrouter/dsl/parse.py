@@ -6,6 +6,8 @@ consequence from a mistake of its own.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,23 @@ class Tree:
     problems: tuple[Diagnostic, ...]
     lost: tuple[tuple[int, int], ...]  # ranges of offsets that no node stands for
     lost_names: frozenset[str]  # names in them
+
+    def one_line(self, start: int, end: int) -> str:
+        """Return a range as written, without comments, on one line."""
+        tokens = self.tokens
+        parts = []
+        for token in range(bisect_left(tokens.starts, start), len(tokens.starts)):
+            if tokens.starts[token] >= end:
+                break
+            if tokens.kinds[token] == "SPACE":
+                parts.append(" ")
+            elif tokens.kinds[token] != "COMMENT":
+                parts.append(tokens.text(token))
+        return re.sub(r"  +", " ", "".join(parts)).strip()
+
+    def is_lost(self, start: int, end: int) -> bool:
+        """Return whether a mistake cost something inside a range."""
+        return any(low <= end and start <= high for low, high in self.lost)
 
 
 def parse(source: Source) -> Tree:

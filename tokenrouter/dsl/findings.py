@@ -1,0 +1,84 @@
+"""What the checks of one run have found: collected, each unknown name once, in source order at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tokenrouter.diagnostics import CODES, Diagnostic, Edit, Fix, Label, Span
+from tokenrouter.dsl.nearest import did_you_mean, nearest
+
+
+@dataclass(eq=False, slots=True)
+class _Unknown:
+    """A name that nothing declares, and every place that uses it."""
+
+    code: str
+    kind: str
+    name: str
+    known: tuple[str, ...]
+    spans: list[Span]
+
+
+@dataclass(eq=False, slots=True)
+class Findings:
+    """A growing list of diagnostics."""
+
+    lost_names: set[str] = field(
+        default_factory=set
+    )  # names whose declaration a mistake may have cost
+    _found: list[Diagnostic] = field(default_factory=list)
+    _unknown: dict[tuple[str, str], _Unknown] = field(default_factory=dict)
+
+    def add(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *,
+        labels: tuple[Label, ...] = (),
+        help: str = "",
+        fix: Fix | None = None,
+    ) -> None:
+        """Report one mistake."""
+        severity = CODES[code].severity
+        self._found.append(Diagnostic(code, severity, message, span, labels, help, fix))
+
+    def extend(self, found: Iterable[Diagnostic]) -> None:
+        """Take over what others have found."""
+        self._found.extend(found)
+
+    def unknown(self, code: str, kind: str, name: str, span: Span, known: Iterable[str]) -> None:
+        """Report a name that nothing declares; where it is used more than once, all places make one diagnostic."""
+        if name in self.lost_names:
+            return
+        entry = self._unknown.setdefault((kind, name), _Unknown(code, kind, name, (), []))
+        entry.known = entry.known or tuple(known)
+        entry.spans.append(span)
+
+    def finish(self) -> list[Diagnostic]:
+        """Return everything, in source order, each once."""
+        found = list(self._found)
+        for entry in self._unknown.values():
+            first, *rest = sorted(entry.spans)
+            found.append(
+                Diagnostic(
+                    entry.code,
+                    CODES[entry.code].severity,
+                    f"there is no {entry.kind} `{entry.name}`",
+                    first,
+                    tuple(Label(span, "and here") for span in rest),
+                    did_you_mean(entry.name, entry.known),
+                    _respell(entry, [first, *rest]),
+                )
+            )
+        once = {(d.code, d.span, d.message): d for d in found}
+        return sorted(once.values(), key=lambda d: (d.span.file, d.span.start, d.code))
+
+
+def _respell(entry: _Unknown, spans: list[Span]) -> Fix | None:
+    near = nearest(entry.name, entry.known)
+    if near is None:
+        return None
+    edits = tuple(Edit(span, near) for span in spans)
+    return Fix(f"write `{near}`", edits, safe=False)

@@ -1,0 +1,329 @@
+"""The way into the front end: a file, or a text, becomes a resolved policy or a list of diagnostics.
+
+Needs: a path or text. Gives: `hir.Resolved`; raises PolicyError with everything that is wrong, SourceError where the file
+itself cannot be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tokenrouter.diagnostics import Diagnostic, Label, PolicyError
+from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.comments import comments
+from tokenrouter.dsl.declare import declare, resolve, value_of
+from tokenrouter.dsl.express import Expressions
+from tokenrouter.dsl.findings import Findings
+from tokenrouter.dsl.nearest import did_you_mean
+from tokenrouter.dsl.parse import Tree, parse
+from tokenrouter.dsl.policies import PolicyReader, mentioned
+from tokenrouter.dsl.scope import Entry, Scope, snake
+from tokenrouter.dsl.source import Source, SourceError, read_text
+from tokenrouter.dsl.suites import read_test
+
+Sets = Mapping[str, str]
+VERSION = "1"
+
+
+def load(
+    path: str | os.PathLike[str],
+    policy: str | None = None,
+    sets: Sets | None = None,
+    *,
+    one: bool = False,
+) -> hir.Resolved:
+    """Return a file's policies, or the one named `policy`; with `one` there must be exactly one."""
+    name = os.fspath(path)
+    return parse_text(read_text(name), name, policy, sets, one=one)
+
+
+def parse_text(
+    text: str,
+    filename: str = "policy.route",
+    policy: str | None = None,
+    sets: Sets | None = None,
+    *,
+    one: bool = False,
+) -> hir.Resolved:
+    """Return the same for a text; `filename` says where imports are looked for."""
+    resolved = _resolve(text, filename, sets or {}, policy, one)
+    if any(d.severity == "error" for d in resolved.diagnostics):
+        raise PolicyError(list(resolved.diagnostics), resolved.texts)
+    return resolved
+
+
+def check_source(text: str, filename: str = "policy.route") -> list[Diagnostic]:
+    """Return everything that the front end finds in a text."""
+    return list(examine(text, filename).diagnostics)
+
+
+def examine(text: str, filename: str = "policy.route") -> hir.Resolved:
+    """Return the policies that are sound, and everything that the front end finds; never raises."""
+    return _resolve(text, filename, {}, None, False)
+
+
+@dataclass(eq=False, slots=True)
+class _Files:
+    """The trees of a file and of what it imports, each once, imported ones first."""
+
+    found: Findings
+    trees: list[tuple[Tree, bool]] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    open: list[str] = field(default_factory=list)
+
+    def add(self, name: str, text: str, imported: bool) -> Tree:
+        """Parse a file, after those that it imports."""
+        tree = parse_any(Source.of(name, text))
+        self.texts[name] = text
+        self.found.extend(tree.problems)
+        self.found.lost_names |= tree.lost_names
+        self.open.append(os.path.realpath(name))
+        for item in tree.file.items:
+            if isinstance(item, ast.Import):
+                self._import(tree, item)
+        self.open.pop()
+        self.trees.append((tree, imported))
+        return tree
+
+    def _import(self, tree: Tree, node: ast.Import) -> None:
+        span = tree.source.span(node.path.start, node.path.end)
+        written = node.path.text.strip('"')
+        path = os.path.join(os.path.dirname(tree.source.name), written)
+        real = os.path.realpath(path)
+        if real in self.open:
+            way = " -> ".join(
+                f"`{os.path.basename(p)}`" for p in [*self.open[self.open.index(real) :], real]
+            )
+            self.found.add("TR1202", f"files import each other: {way}", span)
+            return
+        if any(os.path.realpath(known) == real for known in self.texts):
+            return
+        try:
+            text = read_text(path)
+        except SourceError as error:
+            self.found.add(
+                "TR1201", str(error), span, help="a path is relative to the importing file"
+            )
+            return
+        self.add(path, text, True)
+
+
+def parse_any(source: Source) -> Tree:
+    """Return the tree of a `.route` or, by its name, a Python source."""
+    return parse(source)
+
+
+def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool) -> hir.Resolved:
+    found = Findings()
+    files = _Files(found)
+    main = files.add(filename, text, False)
+    scope = Scope(found)
+    for tree, imported in files.trees:
+        _header(found, tree)
+        declare(scope, tree, tree.file.items, imported)
+    resolve(scope)
+    _set(scope, main, sets)
+    policies = _policies(scope, main)
+    _unused(scope, policies, main)
+    made = [_complete(scope, read, policies) for _, read in policies if read is not None]
+    if policy is not None or one:
+        made = _choose(found, main, made, policy)
+    return hir.Resolved(filename, tuple(made), tuple(found.finish()), files.texts)
+
+
+def _header(found: Findings, tree: Tree) -> None:
+    header = tree.file.header
+    if header is None:
+        if not tree.lost:
+            start = tree.tokens.starts[tree.tokens.real[0]]
+            found.add(
+                "TR0208",
+                "the file does not say which version of the language it is in",
+                tree.source.span(start, tree.tokens.end(tree.tokens.real[0])),
+                help="begin it with `route 1`",
+            )
+    elif header.version.text != VERSION:
+        span = tree.source.span(header.version.start, header.version.end)
+        found.add(
+            "TR0209",
+            f"version {header.version.text} of the language is not known here",
+            span,
+            help=f"this program reads version {VERSION}",
+        )
+
+
+def _set(scope: Scope, main: Tree, sets: Sets) -> None:
+    """Give params the values of `--set`; each is read as the text that it is."""
+    for name, text in sets.items():
+        entry = scope.get(name, "param")
+        source = Source.of(f"--set {name}", f"route 1 param {name}: x = {text}")
+        span = source.span(len(source.text) - len(text), len(source.text))
+        if entry is None:
+            scope.found.add(
+                "TR1008",
+                f"there is no param `{name}` to set",
+                source.span(14, 14 + len(name)),
+                help=did_you_mean(name, scope.names("param")),
+            )
+            continue
+        if not isinstance(entry.hir, hir.Param):
+            continue
+        tree = parse(source)
+        item = tree.file.items[0] if tree.file.items else None
+        if tree.problems or not isinstance(item, ast.Param) or item.value is None or item.bounds:
+            scope.found.add(
+                "TR1106",
+                f"`{text}` is no value for `{name}`",
+                span,
+                help="give a literal, as `0.5` or `20%`",
+            )
+            continue
+        value = value_of(scope, tree, item.value, entry.hir.unit, span)
+        low, high = entry.hir.low, entry.hir.high
+        if value is None:
+            continue
+        if (low is not None and value < low) or (high is not None and value > high):
+            scope.found.add(
+                "TR1105",
+                f"`{name}` may be set from {low:g} to {high:g}, not to {text}",
+                span,
+                labels=(Label(entry.span(), "its bounds are declared here"),),
+            )
+            continue
+        entry.hir = replace(entry.hir, value=value)
+
+
+def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | None]]:
+    """Return the policies of the main file, with their tests and comments."""
+    nodes = [item for item in main.file.items if isinstance(item, ast.Policy)]
+    tests = [
+        (item, *read_test(scope, main, item))
+        for item in main.file.items
+        if isinstance(item, ast.Test)
+    ]
+    by_name: dict[str, ast.Policy] = {}
+    made: list[tuple[ast.Policy, hir.Policy | None]] = []
+    for node in nodes:
+        name = snake(node.name.text)
+        span = main.source.span(node.name.start, node.name.end)
+        first = by_name.setdefault(name, node)
+        if first is not node:
+            scope.found.add(
+                "TR1006",
+                f"policy `{node.name.text}` is declared twice",
+                span,
+                labels=(
+                    Label(main.source.span(first.name.start, first.name.end), "it is here first"),
+                ),
+            )
+        read = PolicyReader(scope, main, node).read()
+        own = [(item, test) for item, of, test in tests if of == name]
+        if read is not None and first is node:
+            said = comments(main, node, [item for item, _ in own])
+            read = replace(read, tests=tuple(test for _, test in own), comments=said)
+        made.append((node, read if first is node else None))
+    for item, of, _ in tests:
+        if of not in by_name:
+            span = main.source.span(item.policy.start, item.policy.end)
+            known = [node.name.text for node in nodes]
+            scope.found.unknown("TR1003", "policy", item.policy.text, span, known)
+    return made
+
+
+def _complete(
+    scope: Scope, policy: hir.Policy, policies: list[tuple[ast.Policy, hir.Policy | None]]
+) -> hir.Policy:
+    """Return a policy with its declarations: those that it mentions, and those that no policy of the file does."""
+    own = _closed(scope, mentioned(policy))
+    others: set[str] = set()
+    for _, other in policies:
+        others |= _closed(scope, mentioned(other)) if other is not None else set()
+    keep = {name for name in scope.entries if name in own or name not in others}
+    models = tuple(
+        e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Model) and n in keep
+    )
+    blocks = {block.model: block for block in policy.blocks}
+    return replace(
+        policy,
+        models=models,
+        blocks=tuple(blocks.get(m.name, hir.Block(m.name, (), m.span)) for m in models),
+        params=tuple(
+            e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Param) and n in keep
+        ),
+        vars=tuple(
+            e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Var) and n in keep
+        ),
+        heads=tuple(
+            e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Head) and n in own
+        ),
+        signals=tuple(
+            _fitted(scope, e)
+            for n, e in scope.entries.items()
+            if isinstance(e.hir, hir.DerivedSignal) and n in keep
+        ),
+    )
+
+
+def _fitted(scope: Scope, entry: Entry) -> hir.DerivedSignal:
+    """Return a derived signal whose bare numbers are plain numbers."""
+    assert isinstance(entry.hir, hir.DerivedSignal)
+    of = Expressions(scope, entry.tree, lambda _: None).fit(entry.hir.of, "number")
+    return replace(entry.hir, of=of, unit=of.unit)
+
+
+def _closed(scope: Scope, names: set[str]) -> set[str]:
+    """Return names with the models of the heads among them."""
+    heads = (entry.hir for name in names if (entry := scope.entries.get(name)) is not None)
+    return names | {head.model for head in heads if isinstance(head, hir.Head)}
+
+
+def _unused(scope: Scope, policies: list[tuple[ast.Policy, hir.Policy | None]], main: Tree) -> None:
+    """Warn of declarations that nothing uses, where the file has policies and all of it was read."""
+    if not policies or main.lost or any(read is None for _, read in policies):
+        return
+    for entry in scope.entries.values():
+        if not entry.used and not entry.imported and not entry.broken:
+            name = entry.node.name.text
+            scope.found.add(
+                "TR1301",
+                f"{entry.kind} `{name}` is declared and never used",
+                entry.span(),
+                help="remove it, or use it",
+            )
+
+
+def _choose(
+    found: Findings, main: Tree, made: list[hir.Policy], policy: str | None
+) -> list[hir.Policy]:
+    """Return the one policy that is meant, and report where it is not one."""
+    names = [item.name.text for item in main.file.items if isinstance(item, ast.Policy)]
+    whole = main.source.span(0, 0)
+    if policy is not None:
+        if snake(policy) not in {snake(name) for name in names}:
+            found.add(
+                "TR1003",
+                f"there is no policy `{policy}` in `{main.source.name}`",
+                whole,
+                help=did_you_mean(policy, names),
+            )
+        return [item for item in made if item.name == snake(policy)]
+    if len(names) != 1 and not main.lost:
+        what = (
+            "holds no policy"
+            if not names
+            else f"holds {len(names)} policies, and one must be meant"
+        )
+        found.add(
+            "TR1011",
+            f"`{main.source.name}` {what}",
+            whole,
+            help="name one: " + ", ".join(f"`{name}`" for name in names)
+            if names
+            else "add `policy NAME { ... }`",
+        )
+    return made
+
+
+__all__ = ["Sets", "check_source", "examine", "load", "parse_text"]

@@ -1,0 +1,91 @@
+"""`test` blocks: syntax tree -> resolved cases.
+
+Needs: resolved scope and policies. Gives: the tests of each policy; a case with a mistake in it is told and left out.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.parse import Tree
+from tokenrouter.dsl.rules import Rules
+from tokenrouter.dsl.scope import Scope, snake
+
+
+def read_test(scope: Scope, tree: Tree, node: ast.Test) -> tuple[str, hir.Test]:
+    """Return the name of a test's policy, and the test."""
+    reader = _Cases(scope, tree)
+    cases = tuple(case for case in map(reader.case, node.cases) if case is not None)
+    name = reader.rules.expressions.text(node.name)
+    text = tree.source.text[node.start : node.end]
+    span = tree.source.span(node.name.start, node.name.end)
+    return snake(node.policy.text), hir.Test(name, cases, span, text)
+
+
+class _Cases:
+    """Reads the cases of one test."""
+
+    def __init__(self, scope: Scope, tree: Tree) -> None:
+        self.scope, self.tree = scope, tree
+        self.rules = Rules(scope, tree)
+
+    def case(self, node: ast.Case) -> hir.Case | None:
+        """Return one line of a test."""
+        model = None if node.model is None else self.scope.model(self.tree, node.model)
+        givens = [self._given(item) for item in node.givens]
+        if isinstance(node.expect, ast.Tok) or (
+            node.model is None and isinstance(node.expect, ast.Mix)
+        ):
+            go = self.rules.go_first(node.expect)
+            expect = None if go is None else hir.Action(True, go, (), self.rules.span(node.expect))
+        else:
+            expect = self.rules.action(node.expect, node.sets)
+        if expect is None or None in givens or (node.model is not None and model is None):
+            return None
+        found = tuple(item for item in givens if item is not None)
+        text = self.tree.one_line(node.start, node.end)
+        return hir.Case(model, found, expect, self.rules.span(node), text)
+
+    def _given(self, node: ast.Given) -> hir.Given | None:
+        expressions, span = self.rules.expressions, self.rules.span(node)
+        owner = node.of.name.text if isinstance(node.of, ast.Reference) else ""
+        if owner in ("token", "class"):
+            value = node.value
+            if isinstance(value, ast.Text):
+                value = value.token
+            elif isinstance(value, ast.Reference):
+                value = value.name
+            if isinstance(value, (ast.Literal, ast.Tok)):
+                of = expressions.read(ast.Is(node.start, node.end, node.of, False, value))
+                return None if of.unit == "any" else hir.Given(of, True, span)
+        of = expressions.read(node.of)
+        if of.unit == "any":
+            return None
+        plain = (
+            hir.SignalRef,
+            hir.HeadRef,
+            hir.Window,
+            hir.ParamRef,
+            hir.VarRef,
+            hir.RequestField,
+            hir.Derived,
+        )
+        if not isinstance(of, plain) or isinstance(node.value, (ast.Tok, ast.Literal)):
+            self.scope.found.add(
+                "TR1102",
+                "a test supposes `SIGNAL = VALUE`",
+                span,
+                help='`entropy = 1.2`, `share(large) = 20%`, `token is "x"`',
+            )
+            return None
+        of, value_ = expressions.unify(of, expressions.read(node.value))
+        if value_.unit == "any":
+            return None
+        if of.unit != value_.unit or not isinstance(value_, hir.Const):
+            if of.unit == value_.unit:
+                self.scope.found.add("TR1102", "a test supposes a literal value", value_.span)
+            else:
+                expressions.mismatch("=", of, value_, span)
+            return None
+        return hir.Given(cast("hir.Expr", of), value_.value, span)
