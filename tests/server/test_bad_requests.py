@@ -135,3 +135,21 @@ def test_an_unknown_model_path_or_method(server):
     refused(server.get("/v1/models/gpt"), 404)
     refused(server.get("/v2"), 404)
     refused(server.get("/v1/completions"), 405)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {}),
+        ("/tokenize", {"prompt": "x", "messages": []}),
+        ("/tokenize", {"messages": []}),
+        ("/tokenize", {"prompt": 5}),
+        ("/detokenize", {}),
+        ("/detokenize", {"tokens": [-1]}),
+        ("/detokenize", {"tokens": [2**40]}),
+        ("/detokenize", {"tokens": "x"}),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_tokenized(server, path, body):
+    refused(server.post(path, json=body))

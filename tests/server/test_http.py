@@ -286,6 +286,26 @@ def test_health_and_readiness_are_told(server):
     assert ready.json()["models"] == {"small": True, "large": True}
 
 
+@pytest.mark.parametrize("text", PROMPTS)
+def test_ids_go_back_to_the_text_that_they_came_from(server, text):
+    told = server.post("/tokenize", json={"prompt": text}).json()
+
+    back = server.post("/detokenize", json={"tokens": told["tokens"]}).json()
+
+    assert back == {"prompt": text}
+    assert told["count"] == len(told["tokens"]) > 0
+    assert told["max_model_len"] > 4000
+
+
+def test_a_chat_is_tokenized_as_it_would_be_sent(server, client):
+    messages = [{"role": "user", "content": HARD}]
+
+    told = server.post("/tokenize", json={"messages": messages}).json()
+    answer = client.chat.completions.create(model="ping_pong", messages=messages, max_tokens=1)
+
+    assert told["count"] == answer.usage.prompt_tokens
+
+
 def long_body(**fields):
     return {"prompt": "x", "max_tokens": 6000, "ignore_eos": True, "temperature": 1, **fields}
 

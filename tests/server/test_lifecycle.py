@@ -56,8 +56,9 @@ def streaming():
 
 
 def test_sigterm_lets_a_short_answer_finish_and_leaves_no_process(plan_path):
-    with serving(plan_path, "--drain", "60") as server:
-        with server.stream({"prompt": "x", "max_tokens": 40, "stream": True}) as lines:
+    body = {"prompt": "x", "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    with serving(plan_path, "--drain", "100") as server:
+        with server.stream(body) as lines:
             next(lines)
             server.signal(signal.SIGTERM)
             wait_until(lambda: server.get("/ready").json()["status"] == "draining")
@@ -98,20 +99,22 @@ def test_an_interrupt_while_loading_leaves_no_process(plan_path):
     assert not any("Traceback" in line for line in server.lines)
 
 
-def test_health_is_told_while_models_load(plan_path):
+def test_health_is_told_while_models_load_and_all_else_only_to_those_who_know_the_key(plan_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with serving(plan_path, "--port", str(port), wait=False) as server:
+    with serving(plan_path, "--port", str(port), "--api-key", "sesame", wait=False) as server:
         server.url = f"http://127.0.0.1:{port}/v1"
         wait_until(lambda: server.lines)
 
         assert server.get("/health").status_code == 200
         ready = server.get("/ready")
-        refused = server.post("/v1/completions", json={"prompt": "x"})
-
         assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
-        assert refused.status_code == 503
+        for sent, status in (("Bearer sesame", 503), ("Bearer sesam", 401), ("sesame", 401)):
+            headers = {"authorization": sent}
+            answer = server.post("/v1/completions", json={"prompt": "x"}, headers=headers)
+            assert (answer.status_code, "error" in answer.json()) == (status, True)
+        assert server.get("/v1/models").status_code == 401
         server.signal(signal.SIGTERM)
         assert server.end() == 0
 

@@ -17,6 +17,7 @@ from tokenrouter.server.protocol import (
     CompletionRequest,
     GenerationRequest,
     read,
+    turns,
 )
 
 
@@ -192,9 +193,9 @@ def test_messages_may_hold_parts_and_what_the_client_library_dumps():
     parts = [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]
     developer = {"role": "developer", "content": "a"}
 
-    turns = chat(messages=[developer, dumped, {"role": "user", "content": parts}]).turns()
+    request = chat(messages=[developer, dumped, {"role": "user", "content": parts}])
 
-    assert turns == [
+    assert turns(request.messages) == [
         {"role": "system", "content": "a"},
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": "cd"},
@@ -217,6 +218,6 @@ def test_messages_may_hold_parts_and_what_the_client_library_dumps():
 )
 def test_other_messages_are_refused(messages, param):
     def ask():
-        chat(messages=messages).turns()
+        turns(chat(messages=messages).messages)
 
     assert refusal(ask)["param"] == param

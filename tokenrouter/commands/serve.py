@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 NAME = "serve"
 HELP = "serve a plan over HTTP, OpenAI-compatible"
+KEY_VARIABLE = "TOKENROUTER_API_KEY"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +18,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (%(default)s)")
     parser.add_argument("--port", type=port, default=8000, help="0 takes a free one (%(default)s)")
     parser.add_argument("--name", help="model name that clients send (the policy's name)")
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help=f"refuse requests that do not name it; better told by ${KEY_VARIABLE}",
+    )
     parser.add_argument(
         "--drain",
         type=seconds,
@@ -73,17 +80,21 @@ def run(args: argparse.Namespace) -> int:
 
     from tokenrouter.models.tokenizer import TextTokenizer
     from tokenrouter.runtime.client import Client
-    from tokenrouter.server.lifecycle import bind, serve, url
+    from tokenrouter.server.lifecycle import bind, is_loopback, serve, url
     from tokenrouter.server.service import Service
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     base = args.plan.resolve().parent
+    key = args.api_key or os.environ.get(KEY_VARIABLE) or None
     with bind(args.host, args.port) as sock:
         where = url(sock)
+        if key is None and not is_loopback(sock):
+            tell("warning: whoever reaches this address may use it; --api-key asks for a key")
         service = Service(
             name=args.name or plan.policy,
             plan=plan,
             tokenizer=TextTokenizer.of(plan, base),
+            api_key=key,
             client=Client(
                 plan,
                 base=base,

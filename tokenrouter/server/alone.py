@@ -16,7 +16,7 @@ from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.detokenize import Detokenizer
-from tokenrouter.server.protocol import ChatRequest, CompletionRequest
+from tokenrouter.server.protocol import ChatRequest, CompletionRequest, turns
 from tokenrouter.server.stops import StopMatcher
 from tokenrouter.server.transcript import Shown, Transcript
 
@@ -68,7 +68,7 @@ def begin(
     """Load the plan's models and return the request, ready to be iterated; raises TokenRouterError."""
     tokenizer = TextTokenizer.of(plan, base)
     if isinstance(request, ChatRequest):
-        prompt, field = tokenizer.apply_chat_template(request.turns()), "messages"
+        prompt, field = tokenizer.apply_chat_template(turns(request.messages)), "messages"
     else:
         prompt, field = tokenizer.encode(str(request.prompt)), "prompt"
     # All that can be refused is, before the weights are read.

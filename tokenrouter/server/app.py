@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -13,13 +14,21 @@ from tokenrouter.server.errors import ApiError, failed, no_such_path, wrong_meth
 from tokenrouter.server.http import (
     ClientGone,
     JsonResponse,
+    KeyCheck,
     error_response,
     event_stream,
     read_body,
     with_client,
 )
 from tokenrouter.server.openapi import document
-from tokenrouter.server.protocol import ChatRequest, CompletionRequest, GenerationRequest, read
+from tokenrouter.server.protocol import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    GenerationRequest,
+    TokenizeRequest,
+    read,
+)
 from tokenrouter.server.replies import Health, ModelList
 from tokenrouter.server.service import Service
 
@@ -29,10 +38,12 @@ _log = logging.getLogger("tokenrouter.server")
 
 
 def create_app(service: Service) -> FastAPI:
-    """Return the app that serves one plan."""
+    """Return the app that serves one plan, for those who know the key where there is one."""
     app = FastAPI(title="tokenrouter", docs_url=None, redoc_url=None, openapi_url=None)
     app.exception_handler(ApiError)(_refused)
     app.exception_handler(HTTPException)(_not_routed)
+    if service.api_key is not None:
+        app.add_middleware(KeyCheck, key=service.api_key)
 
     @app.get("/openapi.json")
     async def openapi() -> Response:
@@ -58,11 +69,19 @@ def create_app(service: Service) -> FastAPI:
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
-        return await _answer(service, request, CompletionRequest)
+        return await _answer(_generate(service, request, CompletionRequest))
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
-        return await _answer(service, request, ChatRequest)
+        return await _answer(_generate(service, request, ChatRequest))
+
+    @app.post("/tokenize")
+    async def tokenize(request: Request) -> Response:
+        return await _answer(_tokenize(service, request))
+
+    @app.post("/detokenize")
+    async def detokenize(request: Request) -> Response:
+        return await _answer(_detokenize(service, request))
 
     return app
 
@@ -80,10 +99,10 @@ async def _not_routed(request: Request, error: Exception) -> Response:
     return error_response(no_such_path(path))
 
 
-async def _answer(service: Service, http: Request, kind: type[GenerationRequest]) -> Response:
-    """Serve one completion; whatever goes wrong is an answer too."""
+async def _answer(work: Coroutine[None, None, Response]) -> Response:
+    """Return what the work does; whatever goes wrong is an answer too."""
     try:
-        return await _serve(service, http, kind)
+        return await work
     except ApiError as error:
         return error_response(error)
     except (ClientGone, ClientDisconnect):
@@ -93,7 +112,7 @@ async def _answer(service: Service, http: Request, kind: type[GenerationRequest]
         return error_response(failed("the server failed; its log says how"))
 
 
-async def _serve(service: Service, http: Request, kind: type[GenerationRequest]) -> Response:
+async def _generate(service: Service, http: Request, kind: type[GenerationRequest]) -> Response:
     request = read(await read_body(http, service.body_limit_bytes), kind)
     service.check_name(request.model)
     service.check_ready()
@@ -101,3 +120,15 @@ async def _serve(service: Service, http: Request, kind: type[GenerationRequest])
     if request.stream:
         return await event_stream(http, answer.events(request.includes_usage))
     return JsonResponse(await with_client(http.receive, answer.whole()))
+
+
+async def _tokenize(service: Service, http: Request) -> Response:
+    request = read(await read_body(http, service.body_limit_bytes), TokenizeRequest)
+    service.check_name(request.model)
+    return JsonResponse(await service.tokenize(request))
+
+
+async def _detokenize(service: Service, http: Request) -> Response:
+    request = read(await read_body(http, service.body_limit_bytes), DetokenizeRequest)
+    service.check_name(request.model)
+    return JsonResponse(service.detokenize(request))

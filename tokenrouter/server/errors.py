@@ -3,6 +3,7 @@
     TokenRouterError
     └── ApiError              one request cannot be served
         ├── bad_request       400: the request is wrong; `param` names the field
+        ├── wrong_key         401
         ├── no_such_model     404
         ├── too_large         413: the body exceeds a limit
         ├── overloaded        429, with Retry-After
@@ -53,6 +54,12 @@ class ApiError(TokenRouterError):
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     """The request is wrong."""
     return ApiError(400, _invalid(message, param, code))
+
+
+def wrong_key() -> ApiError:
+    """The request does not name a key that this server knows."""
+    message = "this server needs an API key: send `Authorization: Bearer KEY`"
+    return ApiError(401, _invalid(message, None, "invalid_api_key"))
 
 
 def no_such_model(name: str, known: list[str]) -> ApiError:

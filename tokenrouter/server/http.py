@@ -8,6 +8,7 @@ INVARIANT: when a client has gone, the work it waited for is cancelled at once, 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
@@ -16,9 +17,9 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tokenrouter.server.errors import ApiError, bad_request, failed, too_large
+from tokenrouter.server.errors import ApiError, bad_request, failed, too_large, wrong_key
 
 T = TypeVar("T")
 Events = AsyncGenerator[bytes, None]
@@ -84,6 +85,25 @@ async def with_client(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class KeyCheck:
+    """Lets requests through that name the API key; what tells how the process is stays open to all."""
+
+    OPEN = ("/health", "/ready")
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app = app
+        self._wanted = f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer that the key is wrong."""
+        if scope["type"] == "http" and scope["path"] not in self.OPEN:
+            sent = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(sent, self._wanted):  # takes as long for any wrong key
+                await error_response(wrong_key())(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class EventStream(Response):

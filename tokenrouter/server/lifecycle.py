@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -67,6 +68,11 @@ def url(sock: socket.socket) -> str:
     """Return the base URL that a client is given."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+
+
+def is_loopback(sock: socket.socket) -> bool:
+    """Return whether only this machine can reach the socket."""
+    return ipaddress.ip_address(sock.getsockname()[0]).is_loopback
 
 
 class _Server(uvicorn.Server):

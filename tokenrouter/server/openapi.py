@@ -7,21 +7,32 @@ from typing import Any
 import msgspec
 
 from tokenrouter.server.errors import ErrorBody
-from tokenrouter.server.protocol import ChatRequest, CompletionRequest
+from tokenrouter.server.protocol import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+)
 from tokenrouter.server.replies import (
     ChatChunk,
     ChatReply,
+    Detokenized,
     Health,
     ModelCard,
     ModelList,
     Readiness,
     TextReply,
+    Tokenized,
 )
 from tokenrouter.version import __version__
 
 STRUCTS = (
     CompletionRequest,
     ChatRequest,
+    TokenizeRequest,
+    DetokenizeRequest,
+    Tokenized,
+    Detokenized,
     TextReply,
     ChatReply,
     ChatChunk,
@@ -33,6 +44,7 @@ STRUCTS = (
 )
 REFUSALS = {
     "400": "the request is wrong",
+    "401": "the API key is missing or wrong",
     "404": "another model is asked for",
     "413": "the body is too large",
     "429": "too many requests queue",
@@ -58,6 +70,8 @@ def document() -> dict[str, Any]:
             },
             "/v1/models": {"get": _tells("What is served", ModelList)},
             "/v1/models/{name}": {"get": _card()},
+            "/tokenize": {"post": _turns("The ids of a prompt", TokenizeRequest, Tokenized)},
+            "/detokenize": {"post": _turns("The text of ids", DetokenizeRequest, Detokenized)},
             "/health": {"get": _tells("Whether the process answers", Health)},
             "/ready": {"get": _ready()},
         },
@@ -76,6 +90,15 @@ def _asks(summary: str, request: type, whole: type, chunk: type) -> dict[str, An
             "200": reply,
             **{status: _answer(why, ErrorBody) for status, why in REFUSALS.items()},
         },
+    }
+
+
+def _turns(summary: str, request: type, reply: type) -> dict[str, Any]:
+    refusals = {status: _answer(REFUSALS[status], ErrorBody) for status in ("400", "404", "413")}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": _json(request)},
+        "responses": {"200": _answer("what it becomes", reply), **refusals},
     }
 
 

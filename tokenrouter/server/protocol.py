@@ -214,23 +214,47 @@ class ChatRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unknown_f
     reasoning_effort: Any = None
     verbosity: Any = None
 
-    def turns(self) -> list[dict[str, str]]:
-        """The messages as a chat template takes them."""
-        if not self.messages:
-            raise bad_request("`messages` is empty", "messages")
-        return [self._turn(at, message) for at, message in enumerate(self.messages)]
 
-    def _turn(self, at: int, message: Message) -> dict[str, str]:
-        role = "system" if message.role == "developer" else message.role
-        if role not in ("system", "user", "assistant"):
-            known = "`system`, `developer`, `user` and `assistant`"
-            raise bad_request(
-                f"role `{role}` is not supported; there are {known}", f"messages[{at}].role"
-            )
-        return {"role": role, "content": message.text(at)}
+def turns(messages: list[Message]) -> list[dict[str, str]]:
+    """Return a conversation as a chat template takes it."""
+    if not messages:
+        raise bad_request("`messages` is empty", "messages")
+    return [_turn(at, message) for at, message in enumerate(messages)]
 
 
-R = TypeVar("R", bound=GenerationRequest)
+def _turn(at: int, message: Message) -> dict[str, str]:
+    role = "system" if message.role == "developer" else message.role
+    if role not in ("system", "user", "assistant"):
+        known = "`system`, `developer`, `user` and `assistant`"
+        raise bad_request(
+            f"role `{role}` is not supported; there are {known}", f"messages[{at}].role"
+        )
+    return {"role": role, "content": message.text(at)}
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /tokenize`: a text, or a conversation as a chat would send it."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+
+    def text_or_turns(self) -> str | list[dict[str, str]]:
+        """Return the one of the two that is there."""
+        if (self.prompt is None) == (self.messages is None):
+            raise bad_request("one of `prompt` and `messages` is needed", "prompt")
+        return turns(self.messages) if self.messages is not None else self.prompt or ""
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /detokenize`."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+Request = GenerationRequest | TokenizeRequest | DetokenizeRequest
+R = TypeVar("R", bound=Request)
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
 
@@ -245,7 +269,8 @@ def read(body: bytes, kind: type[R]) -> R:
         raise bad_request(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise bad_request("the body is nested too deeply") from None
-    _check(request)
+    if isinstance(request, GenerationRequest):
+        _check(request)
     return request
 
 

@@ -174,6 +174,20 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
 
+class Tokenized(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /tokenize`, under the names that vLLM's clients know."""
+
+    count: int
+    max_model_len: int  # most tokens of prompt and output together
+    tokens: list[int]
+
+
+class Detokenized(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /detokenize`."""
+
+    prompt: str
+
+
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /ready`: 200 with `ready`, else 503; a model is up or not."""
 

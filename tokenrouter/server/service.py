@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from tokenrouter.errors import TokenRouterError
@@ -18,10 +19,24 @@ from tokenrouter.runtime.client import Client
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.answer import Answer
 from tokenrouter.server.detokenize import Detokenizer
-from tokenrouter.server.errors import ApiError, bad_request, no_such_model, not_ready
+from tokenrouter.server.errors import bad_request, no_such_model, not_ready
 from tokenrouter.server.generation import Generation
-from tokenrouter.server.protocol import ChatRequest, CompletionRequest, GenerationRequest
-from tokenrouter.server.replies import ModelCard, ParamCard, Readiness, RouteCard
+from tokenrouter.server.protocol import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    GenerationRequest,
+    TokenizeRequest,
+    turns,
+)
+from tokenrouter.server.replies import (
+    Detokenized,
+    ModelCard,
+    ParamCard,
+    Readiness,
+    RouteCard,
+    Tokenized,
+)
 from tokenrouter.server.report import Reporter
 
 DEFAULT_MAX_TOKENS = 16  # of a text completion, as OpenAI's
@@ -37,6 +52,7 @@ class Service:
     plan: Plan
     tokenizer: TextTokenizer
     client: Client
+    api_key: str | None = None
     body_limit_bytes: int = BODY_LIMIT_BYTES
     created: int = field(default_factory=lambda: int(time.time()))
     draining: bool = False
@@ -90,37 +106,45 @@ class Service:
         hidden = self.tokenizer.special_ids | set(self.plan.tokenizer.eos_ids)
         return Detokenizer(self.tokenizer.id_to_bytes, hidden)
 
-    async def _encode(self, text: str) -> list[int]:
-        """Return a text's ids; a long one is encoded beside the event loop."""
-        if len(text) < LONG_TEXT:
-            return self.tokenizer.encode(text)
-        return await asyncio.to_thread(self.tokenizer.encode, text)
-
-    async def _encode_chat(self, turns: list[dict[str, str]]) -> list[int]:
-        """Return the ids of a conversation, through the chat template."""
-        if sum(len(turn["content"]) for turn in turns) < LONG_TEXT:
-            return self.tokenizer.apply_chat_template(turns)
-        return await asyncio.to_thread(self.tokenizer.apply_chat_template, turns)
+    async def encode(self, prompt: str | list[dict[str, str]]) -> list[int]:
+        """Return the ids of a text, or of a conversation through the chat template; refuse what has none."""
+        if isinstance(prompt, str):
+            n_chars, encode = len(prompt), partial(self.tokenizer.encode, prompt)
+        else:
+            n_chars = sum(len(turn["content"]) for turn in prompt)
+            encode = partial(self.tokenizer.apply_chat_template, prompt)
+        try:
+            # A long one is encoded beside the event loop, so that no other client waits for it.
+            return encode() if n_chars < LONG_TEXT else await asyncio.to_thread(encode)
+        except TokenRouterError as error:
+            raise bad_request(
+                str(error), "prompt" if isinstance(prompt, str) else "messages"
+            ) from error
 
     async def work(self, request: GenerationRequest) -> Work:
         """Return what a request asks of the runtime."""
-        field = "prompt" if isinstance(request, CompletionRequest) else "messages"
-        try:
-            prompts = await self._prompts(request)
-        except ApiError:
-            raise
-        except TokenRouterError as error:
-            raise bad_request(str(error), field) from error
+        if isinstance(request, ChatRequest):
+            prompts, field = [await self.encode(turns(request.messages))], "messages"
+        else:
+            assert isinstance(request, CompletionRequest), request
+            prompts, field = [await self._ids(p) for p in request.prompts()], "prompt"
         return prepare(self.plan, self.limits, request, prompts, _max_tokens(request), field)
 
-    async def _prompts(self, request: GenerationRequest) -> list[list[int]]:
-        if isinstance(request, CompletionRequest):
-            return [
-                await self._encode(prompt) if isinstance(prompt, str) else prompt
-                for prompt in request.prompts()
-            ]
-        assert isinstance(request, ChatRequest), request
-        return [await self._encode_chat(request.turns())]
+    async def _ids(self, prompt: str | list[int]) -> list[int]:
+        return await self.encode(prompt) if isinstance(prompt, str) else prompt
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Return the ids that a prompt becomes."""
+        tokens = await self.encode(request.text_or_turns())
+        return Tokenized(count=len(tokens), tokens=tokens, max_model_len=self.limits.context)
+
+    def detokenize(self, request: DetokenizeRequest) -> Detokenized:
+        """Return the text of ids, special tokens included."""
+        size = self.plan.tokenizer.size
+        if any(not 0 <= token < size for token in request.tokens):
+            raise bad_request(f"a token id is outside 0..{size - 1}", "tokens")
+        raw = b"".join(map(self.tokenizer.id_to_bytes, request.tokens))
+        return Detokenized(prompt=raw.decode("utf-8", "replace"))
 
     def answer(self, request: GenerationRequest, work: Work) -> Answer:
         """Return the answer in the making; nothing is submitted before it is iterated."""
