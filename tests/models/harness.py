@@ -23,15 +23,14 @@ def ours(path, dtype="float32", *, deterministic=False):
     return load(locate(str(path), Path()), dtype, deterministic=deterministic)
 
 
-def theirs(path, dtype="float32"):
+def theirs(path, dtype="float32", attention="sdpa"):
+    """Return the model as transformers runs it; its `eager` attention takes softmax in float32 whatever the dtype."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=getattr(torch, dtype),
-        attn_implementation="sdpa",  # eager would take its softmax in float32
+        path, dtype=getattr(torch, dtype), attn_implementation=attention
     )
     return model.eval()
 
