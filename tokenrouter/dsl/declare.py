@@ -254,12 +254,10 @@ def _head(scope: Scope, tree: Tree, node: ast.Head) -> hir.Head | None:
                 "TR1010", f"a step has no part `{part.text}`", part, did_you_mean(part.text, PARTS)
             )
     model = scope.model(tree, reads.value.owner)
-    if model is None or not given.sound:
-        return None
     parts = tuple(part for part in PARTS if part in {name.text for name in reads.value.names})
     default = "python" if python else "mlp" if parts == ("hidden",) else "r2r"
     kind = default if python else given.choice("kind", default)
-    if not given.sound:
+    if model is None or not given.sound:
         return None
     span = tree.source.span(node.name.start, node.name.end)
     return hir.Head(

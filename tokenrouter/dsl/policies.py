@@ -246,9 +246,8 @@ class PolicyReader:
         for rule in self.start or ():
             for model in targets(rule.go):
                 handed.setdefault(model, rule.span)
-        for model in (self.fallback,):
-            if model is not None:
-                handed.setdefault(model, self.span(self.once["fallback"]))
+        if self.fallback is not None:
+            handed.setdefault(self.fallback, self.span(self.once["fallback"]))
         for _, written in self.blocks.values():
             for item in written:
                 go = item.rule.action.go

@@ -14,7 +14,7 @@ from tokenrouter.dsl.declare import Derive, value_of
 from tokenrouter.dsl.expected import reserved
 from tokenrouter.dsl.express import Expressions
 from tokenrouter.dsl.parse import Tree
-from tokenrouter.dsl.scope import Scope, snake
+from tokenrouter.dsl.scope import Scope
 from tokenrouter.signals import SIGNALS
 
 
@@ -186,7 +186,7 @@ class Rules:
         if isinstance(go, hir.Borrow):
             parts.append(go.most)
             sound = self._own_heads(go.until, go.model)
-        return all([self._own_heads(part, model) for part in parts]) and sound
+        return sum(not self._own_heads(part, model) for part in parts) == 0 and sound
 
     def _own_heads(self, expr: hir.Expr | None, model: str) -> bool:
         if expr is None:
@@ -247,6 +247,3 @@ def names_in(expr: hir.Expr) -> set[str]:
             case _:
                 pass
     return found
-
-
-__all__ = ["Rules", "Written", "broken", "names_in", "snake"]

@@ -5,8 +5,6 @@ Needs: resolved scope and policies. Gives: the tests of each policy; a case with
 
 from __future__ import annotations
 
-from typing import cast
-
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.rules import Rules
@@ -88,4 +86,4 @@ class _Cases:
             else:
                 expressions.mismatch("=", of, value_, span)
             return None
-        return hir.Given(cast("hir.Expr", of), value_.value, span)
+        return hir.Given(of, value_.value, span)

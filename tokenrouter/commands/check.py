@@ -1,0 +1,105 @@
+"""`trc check`: everything that can be said of a policy without its model files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenrouter.diagnostics import Diagnostic
+    from tokenrouter.dsl.hir import Resolved
+
+NAME = "check"
+HELP = "report every mistake of policy files, with the place and the remedy"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a policy file; `-` is the standard input"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json", "sarif"), default="text", help="how to report (text)"
+    )
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply the safe fixes to the files, then report what is left",
+    )
+    parser.add_argument(
+        "--unsafe-fixes",
+        action="store_true",
+        help="with --fix: apply those too that may change the meaning",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Report every problem in the given files."""
+    found: list[Diagnostic] = []
+    texts: dict[str, str] = {}
+    for file in args.files:
+        resolved = _check(file, args)
+        new = [d for d in resolved.diagnostics if d not in found]  # files may share an import
+        found += new
+        texts |= resolved.texts
+    _print(found, texts, args.format)
+    return 1 if any(d.severity == "error" for d in found) else 0
+
+
+def _check(file: str, args: argparse.Namespace) -> Resolved:
+    from tokenrouter.dsl.source import read_text
+
+    name = "<stdin>" if file == "-" else file
+    text = sys.stdin.read() if file == "-" else read_text(file)
+    if args.fix and file != "-":
+        text = _mend(text, name, unsafe=args.unsafe_fixes)
+    return everything(text, name)
+
+
+def everything(text: str, name: str) -> Resolved:
+    """Return what the front end finds, and behind it, where that found no error, what the passes find."""
+    from dataclasses import replace
+
+    from tokenrouter.compiler.analyse import analyse
+    from tokenrouter.dsl.load import examine
+
+    resolved = examine(text, name)
+    if any(d.severity == "error" for d in resolved.diagnostics):
+        return resolved
+    found = [*resolved.diagnostics, *(d for policy in resolved.policies for d in analyse(policy))]
+    once = list({(d.code, d.span, d.message): d for d in found}.values())
+    once.sort(key=lambda d: (d.span.file, d.span.start, d.code))
+    return replace(resolved, diagnostics=tuple(once))
+
+
+def _mend(text: str, name: str, *, unsafe: bool) -> str:
+    """Apply fixes until none is left, write the file where one was, and return its text."""
+    from tokenrouter.dsl.fixes import apply
+
+    total = 0
+    for _ in range(8):  # a fix may uncover another mistake that has one
+        text, n = apply(text, name, everything(text, name).diagnostics, unsafe=unsafe)
+        total += n
+        if not n:
+            break
+    if total:
+        with open(name, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        print(f"{name}: {total} {'fix' if total == 1 else 'fixes'} applied", file=sys.stderr)
+    return text
+
+
+def _print(found: list[Diagnostic], texts: dict[str, str], how: str) -> None:
+    import json
+
+    from tokenrouter.dsl.render import print_diagnostics
+    from tokenrouter.dsl.report import as_json, as_sarif
+
+    if how == "text":
+        print_diagnostics(found, texts)
+        return
+    import tokenrouter
+
+    value = as_json(found, texts) if how == "json" else as_sarif(found, tokenrouter.__version__)
+    print(json.dumps(value, indent=2, ensure_ascii=False))
