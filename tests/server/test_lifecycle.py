@@ -1,6 +1,7 @@
 """The server as a process: how it starts, what it says when it cannot, and that nothing is left when it ends."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -174,3 +175,42 @@ def test_an_option_out_of_range_is_wrong_usage(plan_path, args):
 
     assert done.returncode == 2
     assert args[0] in done.stderr.splitlines()[-1]
+
+
+def subservers(server):
+    """Return the process ids of the server's children."""
+    path = f"/proc/{server.process.pid}/task/{server.process.pid}/children"
+    with open(path) as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def test_a_stream_survives_the_death_of_every_subserver(plan_path):
+    body = {"prompt": "The sea", "max_tokens": 600, "temperature": 1, "seed": 7, "ignore_eos": True}
+
+    def text(lines):
+        chunks = [json.loads(line[6:]) for line in lines if line and line != "data: [DONE]"]
+        return "".join(chunk["choices"][0]["text"] for chunk in chunks)
+
+    with serving(plan_path, "--dtype", "float64") as server:
+        undisturbed = server.post("/v1/completions", json=body).json()["choices"][0]["text"]
+        with server.stream({**body, "stream": True}) as lines:
+            got = [next(lines) for _ in range(5)]
+            for pid in subservers(server):
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: server.get("/ready").status_code == 503)
+            got += lines
+        server.idle()
+
+        assert text(got) == undisturbed
+        assert server.get("/ready").status_code == 200
+        server.signal(signal.SIGTERM)
+        assert server.end() == 0
+
+
+def test_no_subserver_outlives_a_server_that_is_killed(plan_path, streaming):
+    with serving(plan_path) as server:
+        streaming(server)
+        assert len(subservers(server)) >= 2
+        server.signal(signal.SIGKILL)
+
+        assert server.end() == -signal.SIGKILL
