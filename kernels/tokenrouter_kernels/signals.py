@@ -24,6 +24,8 @@ from math import log
 import torch
 from torch import Tensor
 
+from tokenrouter_kernels.reduce import row_sum
+
 Key = tuple[str, tuple[int, ...]]
 
 _LEAST_EVIDENCE = 1e-6
@@ -42,7 +44,7 @@ class _Shared:
         if self._parts is None:
             shifted = self.x - self.x.amax(-1, keepdim=True)
             e = shifted.exp()
-            total = e.sum(-1, keepdim=True)
+            total = row_sum(e)[:, None]
             finite = shifted.masked_fill(torch.isneginf(shifted), 0.0)
             self._parts = finite, e / total, total.log().squeeze(-1)
         return self._parts
@@ -51,13 +53,13 @@ class _Shared:
         if self._entropy is None:
             shifted, p, log_total = self.parts()
             # The difference of two near numbers may fall below 0 by rounding.
-            self._entropy = (log_total - (p * shifted).sum(-1)).clamp(min=0.0)
+            self._entropy = (log_total - row_sum(p * shifted)).clamp(min=0.0)
         return self._entropy
 
     def varentropy(self) -> Tensor:
         shifted, p, log_total = self.parts()
         surprise = log_total[:, None] - shifted
-        return (p * (surprise - self.entropy()[:, None]).square()).sum(-1)
+        return row_sum(p * (surprise - self.entropy()[:, None]).square())
 
     def largest(self, k: int) -> Tensor:
         return self.x.topk(min(k, self.x.shape[-1]), dim=-1).values
@@ -103,13 +105,8 @@ class _Shared:
 
 def signals(needed: Sequence[Key], logits: Tensor, candidates: Tensor) -> dict[Key, Tensor]:
     """Return the needed signals by (name, args); what they share is computed once."""
-    alone = logits.shape[0] == 1
-    if alone:
-        # torch sums a single long row in another order than one of several.
-        logits, candidates = logits.repeat(2, 1), candidates.repeat(2)
     shared = _Shared(logits)
-    found = {key: _signal(shared, key, candidates) for key in needed}
-    return {key: values[:1] for key, values in found.items()} if alone else found
+    return {key: _signal(shared, key, candidates) for key in needed}
 
 
 def signal(name: str, args: tuple[int, ...], logits: Tensor, candidates: Tensor) -> Tensor:
