@@ -33,7 +33,7 @@ QUICK = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-LONG = settings(QUICK, max_examples=3000, derandomize=False, phases=[Phase.generate, Phase.shrink])
+LONG = settings(QUICK, max_examples=1500, derandomize=False, phases=[Phase.generate, Phase.shrink])
 
 
 @pytest.fixture(scope="module")
