@@ -19,6 +19,7 @@ from typing import Protocol, cast
 
 import tokenrouter
 from tokenrouter import commands
+from tokenrouter.diagnostics import PolicyError
 from tokenrouter.errors import TokenRouterError
 
 USAGE = """usage: trc VERB ...
@@ -94,6 +95,11 @@ def _run(verb: Verb, argv: list[str]) -> int:
         return verb.run(args)
     except KeyboardInterrupt:
         return 130
+    except PolicyError as error:
+        from tokenrouter.dsl.render import print_diagnostics
+
+        print_diagnostics(error.diagnostics, error.texts)
+        return 1
     except UsageError as error:
         print(f"trc {verb.NAME}: {error}", file=sys.stderr)
         return 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     from tokenrouter.dsl.load import load
 
-    sets = _sets(args.sets)
-    resolved = load(Path(args.file), policy=args.policy, sets=sets, one=True)
+    resolved = load(args.file, args.policy, _sets(args.sets), one=True)
     text = _ir(resolved) if args.emit == "ir" else _plan(resolved, args)
     if args.output is None:
         print(text, end="")
@@ -71,11 +69,12 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
     """Compile, write where a file is named, and return the plan's text."""
     from tokenrouter.compiler.compile import compile_resolved
     from tokenrouter.compiler.emit import Tuning
+    from tokenrouter.dsl.render import print_diagnostics
     from tokenrouter.plan.io import encode, write
 
     tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget)
     compiled = compile_resolved(resolved, tuning)
-    _tell(resolved, compiled.diagnostics)
+    print_diagnostics(compiled.diagnostics, resolved.texts)
     plan = compiled.plan
     if args.output is not None:
         write(plan, args.output)
@@ -85,14 +84,11 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
 
 
 def _ir(resolved: Resolved) -> str:
-    from tokenrouter.compiler import pipeline
-    from tokenrouter.compiler.lower import lower
-    from tokenrouter.diagnostics import PolicyError
+    from tokenrouter.compiler.analyse import analysed
+    from tokenrouter.dsl.render import print_diagnostics
 
-    auto, found = pipeline.run(lower(resolved.only()))
-    if any(diagnostic.severity == "error" for diagnostic in found):
-        raise PolicyError(found)
-    _tell(resolved, [*resolved.diagnostics, *found])
+    auto, found = analysed(resolved)
+    print_diagnostics([*resolved.diagnostics, *found], resolved.texts)
     return str(auto)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tokenrouter.compiler.trial import Outcome
-    from tokenrouter.dsl.hir import Policy
+    from tokenrouter.dsl.hir import Policy, Resolved
 
 NAME = "test"
 HELP = "run the tests of a policy; no model files are needed"
@@ -25,14 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the tests of every policy in the file."""
-    from pathlib import Path
-
     from tokenrouter.dsl.load import load
 
-    resolved = load(Path(args.file))
+    resolved = load(args.file)
     outcomes: list[Outcome] = []
     for policy in resolved.policies:
-        outcomes += _policy(policy, args)
+        outcomes += _policy(resolved, policy, args)
     failed = sum(not outcome.passed for outcome in outcomes)
     if not outcomes:
         what = f"no test whose name holds `{args.match}`" if args.match else "no tests"
@@ -42,15 +40,14 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _policy(policy: Policy, args: argparse.Namespace) -> list[Outcome]:
+def _policy(resolved: Resolved, policy: Policy, args: argparse.Namespace) -> list[Outcome]:
     """Run one policy's tests and tell what became of them."""
-    from tokenrouter.compiler import pipeline, trial
-    from tokenrouter.compiler.lower import lower
-    from tokenrouter.diagnostics import PolicyError
+    from dataclasses import replace
 
-    auto, found = pipeline.run(lower(policy))
-    if any(diagnostic.severity == "error" for diagnostic in found):
-        raise PolicyError(found)
+    from tokenrouter.compiler import trial
+    from tokenrouter.compiler.analyse import analysed
+
+    auto, _ = analysed(replace(resolved, policies=(policy,)))
     outcomes = [
         outcome
         for outcome in trial.run(auto, policy)

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tokenrouter.compiler import claims, models, pipeline
+from tokenrouter.compiler.analyse import analysed, refuse
 from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.gather import gather, head_digests
 from tokenrouter.compiler.ir import Automaton, ClaimDecl
 from tokenrouter.compiler.lower import lower
-from tokenrouter.diagnostics import Diagnostic, PolicyError
+from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import hir
 from tokenrouter.dsl.load import load
 from tokenrouter.plan import structs as s
@@ -47,7 +48,7 @@ def compile_policy(
     """
     tuning = Tuning(max_active, max_wait_ms, kv_budget)
     texts = {name: _text(value) for name, value in (sets or {}).items()}
-    resolved = load(Path(path), policy=policy, sets=texts, one=True)
+    resolved = load(path, policy, texts, one=True)
     return compile_resolved(resolved, tuning).plan
 
 
@@ -61,14 +62,13 @@ def _text(value: str | float | bool) -> str:
 def compile_resolved(resolved: hir.Resolved, tuning: Tuning = DEFAULT) -> Compiled:
     """Return the plan of a resolved file that holds one policy; raises PolicyError."""
     policy = resolved.only()
-    auto, found = pipeline.run(lower(policy))
-    _refuse(found)
+    auto, _ = analysed(resolved)
     base = Path(resolved.file).resolve().parent
     facts = gather(auto, base)
     # With the vocabulary at hand the bounds of signals are tighter, so the passes look again.
     auto, found = pipeline.run(replace(lower(policy), vocabulary=facts[0].vocabulary.size))
     found += models.compare(auto, facts)
-    _refuse(found)
+    refuse(resolved, found)
     plan = emit(
         auto,
         facts,
@@ -79,12 +79,6 @@ def compile_resolved(resolved: hir.Resolved, tuning: Tuning = DEFAULT) -> Compil
         head_digests(auto, base),
     )
     return Compiled(plan, auto, [*resolved.diagnostics, *found])
-
-
-def _refuse(found: list[Diagnostic]) -> None:
-    """Raise PolicyError where something found is an error; it holds the warnings too."""
-    if any(diagnostic.severity == "error" for diagnostic in found):
-        raise PolicyError(found)
 
 
 def provenance(resolved: hir.Resolved, auto: Automaton) -> s.Provenance:
