@@ -18,13 +18,14 @@ from tokenrouter.signals import SIGNALS
 
 def drop_unreached(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
     """Return `auto` without models that are never reached; the same object where there are none."""
-    import networkx as nx  # noqa: PLC0415
-
-    graph = nx.DiGraph((move.source, move.target) for move in moves(auto))
-    live = {name for rule in auto.start for name in targets(rule.go)}
-    for name in sorted(live):
-        if name in graph:
-            live |= nx.descendants(graph, name)
+    ways: dict[str, set[str]] = {}
+    for move in moves(auto):
+        ways.setdefault(move.source, set()).add(move.target)
+    live: set[str] = set()
+    ahead = {name for rule in auto.start for name in targets(rule.go)}
+    while ahead:
+        live |= ahead
+        ahead = {target for name in ahead for target in ways.get(name, ())} - live
     dead = [decl for decl in auto.models if decl.name not in live]
     if not dead:
         return auto, []

@@ -34,14 +34,15 @@ MOST_CYCLES = 32  # of them are told; a policy with more has one mistake many ti
 
 def livelock(auto: Automaton) -> list[Diagnostic]:
     """Return one error a cycle of moves that keep nothing; the cycle is named rule by rule."""
-    import networkx as nx  # noqa: PLC0415
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
     ways: dict[tuple[str, str], list[Move]] = {}
     for move in moves(auto):
         if not move.keep and not isinstance(move.rule.go, Borrow):
-            graph.add_edge(move.source, move.target)
             ways.setdefault((move.source, move.target), []).append(move)
+    if {source for source, _ in ways}.isdisjoint(target for _, target in ways):
+        return []  # as in most policies, which then need not wait for networkx
+    import networkx as nx  # noqa: PLC0415
+
+    graph: nx.DiGraph[str] = nx.DiGraph(list(ways))
     found: list[Diagnostic] = []
     cycles = sorted(_from_first(cycle) for cycle in islice(nx.simple_cycles(graph), 1000))
     for cycle in cycles[:MOST_CYCLES]:
