@@ -49,9 +49,9 @@ class Decisions:
     q: csr_array  # [A, R]
 
 
-def best_throughput(system: System, n: int, most_states: int = MOST_STATES) -> float:
+def best_throughput(system: System, n: int, most_states: int | None = None) -> float:
     """Return T of the best launch policy, tokens/s; raises TooManyStates."""
-    decisions = _decisions(system, n, most_states)
+    decisions = _decisions(system, n, most_states or MOST_STATES)
     first = np.flatnonzero(np.diff(decisions.state, prepend=-1))
     chosen = first + np.diff(np.append(first, len(decisions.state))) - 1  # launch all that can
     g, h = _evaluate(decisions, chosen)

@@ -55,6 +55,15 @@ def fill(solved: Sequence[int], values: Sequence[float]) -> list[float]:
     return [float(value) for value in line]
 
 
+def fill_windows(solved: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return windows by model, then N - 1, from the rows of the solved N."""
+    # A line between whole numbers can fall a rounding error short of one.
+    return [
+        [int(value + 1e-9) for value in fill(solved, by_model)]
+        for by_model in zip(*rows, strict=True)
+    ]
+
+
 def _solve(spec: Spec) -> Table:
     system = build(spec)
     counts = solved_counts(spec.n)
@@ -68,11 +77,7 @@ def _solve(spec: Spec) -> Table:
         gap_at = counts[at]
         loss = optimality_gap(system, gap_at, solutions[at])
     return Table(
-        windows=[
-            # A line between whole numbers can fall a rounding error short of one.
-            [int(value + 1e-9) for value in fill(counts, [s.windows[m] for s in solutions])]
-            for m in range(system.n_models)
-        ],
+        windows=fill_windows(counts, [s.windows for s in solutions]),
         tokens_per_s=speeds,
         solved=counts,
         solutions=solutions,
