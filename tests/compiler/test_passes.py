@@ -54,6 +54,16 @@ def test_a_model_that_is_never_reached_is_dropped_and_named(golden):
     assert told(found) == [("TR2101", "model `lost` is never reached from the start")]
 
 
+def test_a_model_that_nothing_mentions_is_left_to_the_front_end():
+    auto = automaton(("small", (None, COMMIT)), ("lost",))
+    silent = replace(auto, states=(auto.states[0], replace(auto.states[1], own=False)))
+
+    out, found = drop_unreached(silent)
+
+    assert [decl.name for decl in out.unreached] == ["lost"]
+    assert found == []
+
+
 def test_a_lender_and_every_part_of_a_mixture_are_reached():
     lender = r2r()
     mixed = automaton(

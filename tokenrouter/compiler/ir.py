@@ -205,6 +205,7 @@ class State:
     model: str
     rules: tuple[Rule, ...]
     span: Span
+    own: bool = True  # whether the policy writes rules for this very model, not only `at any`
 
     def __str__(self) -> str:
         return "\n".join([f"state {self.model}", *(f"  {rule}" for rule in self.rules)])

@@ -20,7 +20,12 @@ def lower(policy: hir.Policy) -> ir.Automaton:
             ir.StartRule(_maybe(rule.when), _choice(rule.go), rule.span) for rule in policy.start
         ),
         states=tuple(
-            ir.State(block.model, tuple(map(_rule, block.rules)), block.span)
+            ir.State(
+                block.model,
+                tuple(map(_rule, block.rules)),
+                block.span,
+                own=bool(block.rules) and not block.from_any,
+            )
             for block in policy.blocks
         ),
         span=policy.span,

@@ -47,7 +47,14 @@ def drop_unreached(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
             return Lit(0.0, SIGNALS[expr.name].unit)
         return expr
 
-    return map_exprs(map_exprs(smaller, known), fold_one), [_unreached(decl) for decl in dead]
+    told = [decl for decl in dead if _is_meant(auto, decl)]
+    return map_exprs(map_exprs(smaller, known), fold_one), [_unreached(decl) for decl in told]
+
+
+def _is_meant(auto: Automaton, decl: ModelDecl) -> bool:
+    """Return whether the policy says anything of a model; where it does not, the front end tells that it is unused."""
+    mentioned = {name for _, _, rule in auto.rules() for name in targets(rule.go)}
+    return auto.state(decl.name).own or decl.name in mentioned
 
 
 def _unreached(decl: ModelDecl) -> Diagnostic:

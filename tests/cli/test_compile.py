@@ -1,0 +1,218 @@
+"""`trc compile` and `tokenrouter.compile`: from policy text to a plan, and one clear line for what is wrong."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tokenrouter
+from tests.factories import EOS, save_bench, save_model
+from tokenrouter import cli
+from tokenrouter.plan.hash import hashes
+from tokenrouter.plan.io import read
+from tokenrouter.plan.verify import verify
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    return save_bench(tmp_path_factory.mktemp("bench"))
+
+
+def example(name):
+    return (EXAMPLES / f"{name}.route").read_text(encoding="utf-8")
+
+
+def write(bench, name, text):
+    """Write a policy beside the tiny models, whose paths then are relative to it."""
+    path = bench.root / f"{name}.route"
+    path.write_text(text.replace(f"{bench.root}/", ""), encoding="utf-8")
+    return path
+
+
+def trc(*args):
+    return cli.main([str(arg) for arg in args])
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.route")), ids=lambda path: path.stem)
+def test_every_example_compiles_to_a_plan_that_holds_together(bench, path, tmp_path, capsys):
+    policy = write(bench, path.stem, bench.text(path.read_text(encoding="utf-8")))
+
+    status = trc("compile", policy, "-o", tmp_path / "plan.json")
+
+    assert status == 0, capsys.readouterr().err
+    plan = read(tmp_path / "plan.json")
+    assert verify(plan) == []
+    assert (plan.program_hash, plan.tuning_hash) == hashes(plan)
+    assert plan.policy == path.stem
+    assert plan.provenance.source == path.name
+
+
+@pytest.mark.parametrize("name", ["demo", "first_n", "mixture"])
+def test_the_transitions_of_an_example_read_as_text(name, capsys, golden):
+    assert trc("compile", EXAMPLES / f"{name}.route", "--emit", "ir") == 0
+    golden(capsys.readouterr().out)
+
+
+def test_the_plan_goes_to_stdout_where_no_file_is_named(bench, capsys):
+    policy = write(bench, "demo", bench.text(example("demo")))
+
+    assert trc("compile", policy) == 0
+    assert json.loads(capsys.readouterr().out)["policy"] == "demo"
+
+
+def test_the_python_way_gives_the_same_plan(bench, tmp_path):
+    policy = write(bench, "demo", bench.text(example("demo")))
+    trc("compile", policy, "-o", tmp_path / "plan.json", "--set", "tau=1.5", "--max-active", "8")
+
+    plan = tokenrouter.compile(policy, sets={"tau": 1.5}, max_active=8)
+
+    other = read(tmp_path / "plan.json")
+    assert (plan.program_hash, plan.tuning_hash) == (other.program_hash, other.tuning_hash)
+    assert [param.value for param in plan.params] == [1.5]
+
+
+def test_the_meaning_does_not_depend_on_where_the_models_lie(bench, tmp_path):
+    here = write(bench, "demo", bench.text(example("demo")))
+    there = tmp_path / "elsewhere.route"
+    there.write_text("# from somewhere else\n" + bench.text(example("demo")), encoding="utf-8")
+
+    one, other = tokenrouter.compile(here), tokenrouter.compile(there)
+
+    assert one.models[0].use != other.models[0].use
+    assert one.program_hash == other.program_hash
+
+
+def test_a_rule_is_traced_to_its_line(bench):
+    plan = tokenrouter.compile(write(bench, "demo", bench.text(example("demo"))))
+    lines = example("demo").splitlines()
+
+    for rule in plan.provenance.rules:
+        assert re.sub(r"\s+", " ", lines[rule.line - 1].strip()) == re.sub(r"\s+", " ", rule.text)
+
+
+def test_sizes_are_read_as_people_write_them(bench, tmp_path):
+    policy = write(bench, "demo", bench.text(example("demo")))
+
+    for text, value in (
+        ("1048576", 1 << 20),
+        ("2M", 2 << 20),
+        ("1.5MiB", 3 << 19),
+        ("1g", 1 << 30),
+    ):
+        assert trc("compile", policy, "-o", tmp_path / "p.json", "--kv-budget", text) == 0
+        assert read(tmp_path / "p.json").memory.budget_bytes == value
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (["--set", "tau"], 2, "trc compile: --set tau: write it as NAME=VALUE"),
+        (["--kv-budget", "much"], 2, "much is no size; write it as 512M or 4G"),
+        (["--max-active", "0"], 2, "0 is below 1"),
+        (["--kv-budget", "10"], 1, "trc compile: a KV budget of 10 bytes does not hold one page"),
+        (["-o", "missing/plan.json"], 1, "trc compile: missing/plan.json: cannot be written"),
+    ],
+)
+def test_wrong_options_are_told_in_a_line(bench, args, status, message, capsys):
+    policy = write(bench, "demo", bench.text(example("demo")))
+
+    assert trc("compile", policy, *args) == status
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Traceback" not in err
+
+
+def compile_error(bench, text, capsys):
+    status = trc("compile", write(bench, "bad", text))
+    err = capsys.readouterr().err
+    assert status == 1
+    assert "Traceback" not in err
+    return err
+
+
+def test_a_missing_policy_file_is_told_in_a_line(tmp_path, capsys):
+    assert trc("compile", tmp_path / "none.route") == 1
+    err = capsys.readouterr().err
+    assert "none.route" in err and len(err.splitlines()) == 1
+
+
+def test_a_missing_model_is_told_with_the_policys_name_for_it(bench, capsys):
+    text = 'route 1\nmodel small { use "./nowhere" }\npolicy p { start small at small { otherwise -> commit } }\n'
+
+    err = compile_error(bench, text, capsys)
+
+    assert err.startswith("trc compile: model `small`: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_directory_without_config_or_weights_is_told(bench, capsys):
+    for name, missing in (("hollow", "config.json"), ("weightless", "model.safetensors")):
+        path = save_model(bench.root / name)
+        (path / missing).unlink()
+        text = f'route 1\nmodel small {{ use "{name}" }}\npolicy p {{ start small at small {{ otherwise -> commit }} }}\n'
+
+        err = compile_error(bench, text, capsys)
+
+        assert err.startswith("trc compile: model `small`: ")
+        assert ("config.json" if name == "hollow" else "no weights") in err
+
+
+def test_vocabularies_that_differ_are_refused_with_the_first_id(bench, capsys):
+    path = save_model(bench.root / "other")
+    file = path / "tokenizer.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    vocab = raw["model"]["vocab"]
+    a, b = [
+        token for token, id_ in sorted(vocab.items(), key=lambda item: item[1]) if id_ in (20, 21)
+    ]
+    vocab[a], vocab[b] = vocab[b], vocab[a]
+    file.write_text(json.dumps(raw), encoding="utf-8")
+    text = bench.text(example("demo")).replace(str(bench.models["large"]), str(path))
+
+    err = compile_error(bench, text, capsys)
+
+    assert "TR4101" in err
+    assert "id 20 is" in err
+
+
+def test_padding_is_no_difference_and_other_ends_are_a_warning(bench, tmp_path, capsys):
+    policy = write(bench, "demo", bench.text(example("demo")))
+
+    assert trc("compile", policy, "-o", tmp_path / "plan.json") == 0
+
+    err = capsys.readouterr().err
+    assert "TR4102" in err and "TR4101" not in err
+    plan = read(tmp_path / "plan.json")
+    assert plan.tokenizer.eos_ids == sorted({0, EOS})
+    assert plan.models[0].vocab_size < plan.models[1].vocab_size
+
+
+def test_a_livelock_is_refused_before_any_model_is_looked_for(bench, capsys):
+    text = """route 1
+model a { use "nowhere/a" }
+model b { use "nowhere/b" }
+policy p {
+  start a
+  at a { when entropy > 1 -> retry b  otherwise -> commit }
+  at b { when entropy > 1 -> retry a  otherwise -> commit }
+}
+"""
+    err = compile_error(bench, text, capsys)
+
+    assert "TR2201" in err
+    assert "nowhere" not in err.split("livelock")[0]
+
+
+def test_an_enforced_bound_shows_in_the_plan(bench):
+    text = bench.text(example("demo")).replace(
+        "policy demo {", "policy demo {\n  enforce share(large) <= 40%"
+    )
+    plan = tokenrouter.compile(write(bench, "demo", text))
+
+    assert [(claim.text, claim.status) for claim in plan.claims] == [
+        ("share(large) <= 0.4", "enforced")
+    ]
+    assert [rule.source for rule in plan.programs[1].rules] == ["policy", "enforced", "fallback"]

@@ -1,0 +1,106 @@
+"""`trc decompile`: a plan, its text, and the plan of that text mean the same, and nothing is lost on the way."""
+
+from pathlib import Path
+
+import pytest
+
+import tokenrouter
+from tests.factories import save_bench
+from tokenrouter import cli
+from tokenrouter.compiler.decompile import decompile
+from tokenrouter.plan.io import write
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+EVERYTHING = """# what stands above the header
+route 1
+
+# the small one
+model small { use "small"  cost 1 }  # cheap
+model large { use "large"  cost 4 }
+model half { use "half"  cost 2.5 }
+
+param tau: nats = 2.5 in [0, 4]  # the dial
+param sure: prob = 90%
+var turns: count = 1
+signal shaky = mean(entropy, 8) > tau and margin < 0.1
+
+policy everything {
+  start {
+    when prompt_tokens > 200 -> large
+    otherwise -> small
+  }
+  # here it is unsure
+  at small {
+    when shaky or token in {"Wait", "\\n"} -> borrow large until maxprob > sure at most 2 * turns + 1 set turns = turns + 1
+    when not (class is word or entropy < 0.5) and request.tier == "paid" -> retry large  # who pays
+    when (position > 4 or chance < 0.2) and count(large) * 2 <= position -> commit then borrow large for 2
+    otherwise -> commit
+  }
+  at large {
+    when rank > 3 and logprob < -1.5 -> stop
+    otherwise -> commit then mix { small: 0.75  large: 0.25 }
+    # nothing below
+  }
+  enforce count(large) <= 40
+  template from large
+}
+
+test "shaky goes over" for everything {
+  at small given entropy = 3, margin = 0.01 -> borrow large until maxprob > sure at most 2 * turns + 1
+}
+# the end
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    return save_bench(tmp_path_factory.mktemp("bench"))
+
+
+def round_trip(bench, text):
+    path = bench.root / "p.route"
+    path.write_text(bench.text(text), encoding="utf-8")
+    plan = tokenrouter.compile(path)
+    path.write_text(decompile(plan), encoding="utf-8")
+    return plan, tokenrouter.compile(path), path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.route")), ids=lambda path: path.stem)
+def test_an_example_comes_back_with_the_same_meaning(bench, path):
+    plan, again, _ = round_trip(bench, path.read_text(encoding="utf-8"))
+
+    assert plan.program_hash == again.program_hash
+    assert plan.tuning_hash == again.tuning_hash
+
+
+def test_nothing_is_lost_on_the_way(bench, golden):
+    plan, again, text = round_trip(bench, EVERYTHING)
+
+    golden(text.replace(str(bench.root), "BENCH"))
+    assert plan.program_hash == again.program_hash
+    for field in ("models", "params", "vars", "heads", "start", "programs", "claims", "tokenizer"):
+        assert getattr(plan, field) == getattr(again, field), field
+    assert plan.windows == again.windows
+    assert {c.text for c in plan.surface.comments} == {c.text for c in again.surface.comments}
+    assert plan.surface.signals == again.surface.signals
+    assert [t.name for t in plan.surface.tests] == [t.name for t in again.surface.tests]
+    assert len(plan.surface.unreached) == len(again.surface.unreached) == 1
+
+
+def test_decompiling_twice_gives_the_same_text(bench):
+    _, again, text = round_trip(bench, EVERYTHING)
+
+    assert decompile(again) == text
+
+
+def test_the_verb_writes_a_file_or_stdout(bench, tmp_path, capsys):
+    plan, _, text = round_trip(bench, (EXAMPLES / "demo.route").read_text(encoding="utf-8"))
+    write(plan, tmp_path / "plan.json")
+
+    assert cli.main(["decompile", str(tmp_path / "plan.json")]) == 0
+    assert capsys.readouterr().out == text
+    assert (
+        cli.main(["decompile", str(tmp_path / "plan.json"), "-o", str(tmp_path / "p.route")]) == 0
+    )
+    assert (tmp_path / "p.route").read_text(encoding="utf-8") == text

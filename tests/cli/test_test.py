@@ -1,0 +1,73 @@
+"""`trc test`: what passed, what failed and why, and which rules no case fires."""
+
+import pytest
+
+from tokenrouter import cli
+
+POLICY = """route 1
+
+model small { use "nowhere/small" }
+model large { use "nowhere/large" }
+param tau: nats = 2 in [0, 4]
+
+policy p {
+  start small
+  at small {
+    when entropy > tau -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= tau -> commit then small
+    otherwise -> commit
+  }
+}
+
+test "an unsure token goes to large" for p {
+  at small given entropy = 3 -> retry large
+  at small given entropy = 1 -> commit
+}
+
+test "large goes on while it is unsure" for p {
+  at large given entropy = 3 -> commit
+}
+"""
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "p.route"
+    path.write_text(POLICY, encoding="utf-8")
+    return path
+
+
+def test_all_cases_pass_without_model_files(policy, capsys):
+    assert cli.main(["test", str(policy)]) == 0
+    assert capsys.readouterr().out.endswith("3 passed\n")
+
+
+def test_a_failing_case_tells_expected_got_and_the_rule(policy, capsys, golden):
+    policy.write_text(
+        POLICY.replace("entropy = 1 -> commit", "entropy = 1 -> retry large"), encoding="utf-8"
+    )
+
+    assert cli.main(["test", str(policy)]) == 1
+    golden(capsys.readouterr().out)
+
+
+def test_coverage_names_the_rules_that_no_passed_case_fires(policy, capsys, golden):
+    assert cli.main(["test", str(policy), "--coverage"]) == 0
+    golden(capsys.readouterr().out)
+
+
+def test_tests_are_picked_by_name(policy, capsys):
+    assert cli.main(["test", str(policy), "-k", "unsure token"]) == 0
+    assert capsys.readouterr().out.endswith("2 passed\n")
+    assert cli.main(["test", str(policy), "-k", "nothing like it"]) == 1
+    assert "no test whose name holds `nothing like it`" in capsys.readouterr().out
+
+
+def test_a_policy_with_errors_is_not_tested(policy, capsys):
+    policy.write_text(POLICY.replace("commit then small", "retry small"), encoding="utf-8")
+
+    assert cli.main(["test", str(policy)]) == 1
+    assert "TR2201" in capsys.readouterr().err
