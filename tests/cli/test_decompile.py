@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tokenrouter
@@ -104,3 +105,28 @@ def test_the_verb_writes_a_file_or_stdout(bench, tmp_path, capsys):
         cli.main(["decompile", str(tmp_path / "plan.json"), "-o", str(tmp_path / "p.route")]) == 0
     )
     assert (tmp_path / "p.route").read_text(encoding="utf-8") == text
+
+
+def test_a_plan_that_was_edited_by_hand_is_told_as_it_is(bench):
+    plan, _, _ = round_trip(bench, (EXAMPLES / "demo.route").read_text(encoding="utf-8"))
+    small, large = plan.programs
+    kept = msgspec.structs.replace(small.rules[0], keep=True)
+    edited = msgspec.structs.replace(
+        plan, programs=[msgspec.structs.replace(small, rules=[kept, small.rules[1]]), large]
+    )
+
+    assert "when entropy > tau -> commit then large" in decompile(edited)
+    assert "-> retry large" in decompile(plan)
+
+
+def test_what_enforce_added_is_taken_out_again(bench):
+    text = (EXAMPLES / "demo.route").read_text(encoding="utf-8")
+    text = text.replace("policy demo {", "policy demo {\n  enforce share(large) <= 40%")
+    plan, again, told = round_trip(bench, text)
+    nameless = msgspec.structs.replace(
+        plan, provenance=msgspec.structs.replace(plan.provenance, rules=[])
+    )
+
+    assert plan.program_hash == again.program_hash
+    assert "count(large)" not in told and "enforce share(large) <= 0.4" in told
+    assert "count(large)" not in decompile(nameless)

@@ -1,18 +1,22 @@
 """Plan -> policy text that compiles to a plan of the same meaning: same `program_hash`, and nothing of the surface lost.
 
-Rules are written from the programs, not from the source that the plan remembers, so that a plan edited by hand is told as
-it is. What `enforce` wrote is taken out again, since the claim will write it anew.
+Rules are told as they were written, with the names of derived signals, if that text still gives the plan's programs. For a
+plan that was edited by hand, and for blocks of `at any`, they are written from the programs; what `enforce` added is taken
+out again, since the claim will add it anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tokenrouter.compiler import ir, lift
+from tokenrouter.compiler import ir, lift, pipeline, programs
 from tokenrouter.compiler.expr import Every
 from tokenrouter.compiler.fold import fold
 from tokenrouter.compiler.lift import NOWHERE
+from tokenrouter.compiler.lower import lower
 from tokenrouter.compiler.passes.enforce import asks
+from tokenrouter.diagnostics import PolicyError
+from tokenrouter.dsl.load import parse_text
 from tokenrouter.plan import structs as s
 from tokenrouter.plan.literal import number, quote, value_text
 from tokenrouter.plan.structs import Plan
@@ -51,6 +55,22 @@ class _Page:
 
 def decompile(plan: Plan) -> str:
     """Return the text of a `.route` file."""
+    told = _write(plan, {(r.model, r.rule): r.text for r in plan.provenance.rules})
+    return told if _means(told, plan) else _write(plan, {})
+
+
+def _means(text: str, plan: Plan) -> bool:
+    """Return whether a text compiles to the programs of a plan."""
+    try:
+        policy = parse_text(text, one=True).only()
+    except PolicyError:
+        return False
+    auto, _ = pipeline.run(lower(policy))
+    return programs.programs(auto) == plan.programs and programs.start(auto) == plan.start
+
+
+def _write(plan: Plan, told: dict[tuple[int, int], str]) -> str:
+    """Return the text of a file; `told` holds the rules that are known as written, by model and number."""
     comments: dict[str, list[s.Comment]] = {}
     for comment in plan.surface.comments:
         comments.setdefault(_anchor(plan, comment.anchor), []).append(comment)
@@ -61,7 +81,7 @@ def decompile(plan: Plan) -> str:
     _declarations(plan, page)
     page.gap()
     page.open(f"policy {plan.policy} {{", "policy")
-    _members(plan, page)
+    _members(plan, page, told)
     page.close("policy")
     for at, test in enumerate(plan.surface.tests):
         page.gap()
@@ -120,7 +140,7 @@ def _model(model: s.Model) -> str:
     return f"model {model.name} {{ {'  '.join(parts)} }}"
 
 
-def _members(plan: Plan, page: _Page) -> None:
+def _members(plan: Plan, page: _Page, told: dict[tuple[int, int], str]) -> None:
     _start(plan, page)
     enforced = [_claim(claim.text) for claim in plan.claims if claim.status == "enforced"]
     for at, (model, program) in enumerate(zip(plan.models, plan.programs, strict=True)):
@@ -129,7 +149,8 @@ def _members(plan: Plan, page: _Page) -> None:
         page.open(f"at {model.name} {{", f"at {model.name}", "  ")
         for index, rule in enumerate(lift.state(plan, at).rules):
             if rule.source != "fallback":
-                page.add(_rule(rule, model.name, enforced), f"rule {model.name} {index}", "    ")
+                text = told.get((at, index)) or _rule(rule, model.name, enforced)
+                page.add(text, f"rule {model.name} {index}", "    ")
         page.close(f"at {model.name}", "  ")
     for at, claim in enumerate(plan.claims):
         word = "enforce" if claim.status == "enforced" else "guarantee"
