@@ -12,7 +12,7 @@ from tokenrouter.throughput import cache, exact, gap, search, table
 from tokenrouter.throughput.branches import Routing
 from tokenrouter.throughput.candidates import count, every, feasible, grid, neighbours
 from tokenrouter.throughput.sampled import warm_up_events
-from tokenrouter.throughput.spec import Speed
+from tokenrouter.throughput.spec import SpecError, Speed
 from tokenrouter.throughput.system import build
 
 
@@ -60,6 +60,11 @@ def test_a_sampled_search_loses_next_to_nothing_against_all_windows_solved_exact
     assert found.solver == "sampled"
     truly = exact.solve(system, found.windows, routing=routing).tokens_per_s
     assert truly > 0.996 * max(speeds)
+
+
+def test_too_many_windows_for_the_exact_solver_are_told():
+    with pytest.raises(SpecError, match="45760 vectors of windows are too many"):
+        search.search(build(random_spec(2)), [64], solver="exact")
 
 
 def test_among_equals_the_smallest_sum_wins():

@@ -10,8 +10,6 @@ from tokenrouter.throughput.search import meets, search
 from tokenrouter.throughput.spec import Solution, Spec
 from tokenrouter.throughput.system import build
 
-MOST_MODELS_FOR_GAP = 2
-
 
 class Answer(NamedTuple):
     """What `trc windows` tells."""
@@ -32,7 +30,5 @@ def answer(spec: Spec) -> Answer:
     else:
         windows = spec.windows
     solution = solve(system, windows, solver=spec.solver)
-    gap = None
-    if system.n_models <= MOST_MODELS_FOR_GAP:
-        gap = optimality_gap(system, spec.n, solution)
+    gap = optimality_gap(system, spec.n, solution)
     return Answer(solution, gap, meets(spec.objective, spec.n, solution.tokens_per_s))

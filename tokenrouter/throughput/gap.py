@@ -33,6 +33,7 @@ from tokenrouter.throughput.system import (
     start,
 )
 
+MOST_MODELS = 3  # choices in a state go with 2^M
 MOST_STATES = 6_000
 MOST_REQUESTS = 4
 MOST_ROUNDS = 50
@@ -71,6 +72,8 @@ def best_throughput(system: System, n: int, most_states: int | None = None) -> f
 
 def optimality_gap(system: System, n: int, under: Solution) -> float | None:
     """Return the share of the best policy's T that the windows of `under` lose; None where the chain is too large."""
+    if system.n_models > MOST_MODELS:
+        return None
     try:
         best = best_throughput(system, n)
     except TooManyStates:
@@ -81,6 +84,8 @@ def optimality_gap(system: System, n: int, under: Solution) -> float | None:
 def most_requests(system: System) -> int | None:
     """Return the largest number of requests, up to 4, whose decisions can all be listed; None where none can."""
     fits = None
+    if system.n_models > MOST_MODELS:
+        return None
     for n in range(1, min(MOST_REQUESTS, system.n) + 1):
         try:
             _decisions(system, n, MOST_STATES)

@@ -24,12 +24,13 @@ from tokenrouter.throughput import exact, sampled
 from tokenrouter.throughput.branches import Routing, TooManyStates
 from tokenrouter.throughput.candidates import Windows, count, every, grid, neighbours
 from tokenrouter.throughput.sampled import Job, Runs
-from tokenrouter.throughput.spec import Objective, Solution, Speed
+from tokenrouter.throughput.spec import Objective, Solution, SpecError, Speed
 from tokenrouter.throughput.system import Floats, System
 
 NEAR = 0.001  # of the best: counts as equal
 SURE = 3.0  # standard errors
 MOST_EXACT = 60  # vectors that are solved exactly
+MOST_ASKED = 3_000  # where only the exact solver was asked for
 EXACT_STATES = 1_500  # of the chain without windows, for which that is quicker than a contest
 LEADERS = 2  # whose neighbours are tried
 MOST_WARM_UP = 1_500  # events, in a contest
@@ -83,6 +84,11 @@ def exact_best(
     """Return the best of all feasible windows; None where the chain or their number is too large for that."""
     if not every_size and count(n, system.n_models) > MOST_EXACT:
         return None
+    if count(n, system.n_models) > MOST_ASKED:
+        raise SpecError(
+            f"{count(n, system.n_models)} vectors of windows are too many for the exact solver; "
+            f"give `windows`, or leave the solver to `auto`"
+        )
     most = exact.MOST_STATES if every_size else EXACT_STATES
     try:
         solved = [
