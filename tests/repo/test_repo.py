@@ -26,7 +26,11 @@ def test_the_package_list_is_the_tree():
         ".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("tokenrouter/**/__init__.py")
     }
 
-    assert set(setuptools["packages"]) == found | {"tokenrouter.grammars", "tokenrouter_kernels"}
+    assert set(setuptools["packages"]) == found | {
+        "tokenrouter.grammars",
+        "tokenrouter.pages",
+        "tokenrouter_kernels",
+    }
 
 
 def test_the_architecture_names_every_package():

@@ -6,35 +6,20 @@ gets the unit `any`, which goes with everything, so nothing is told twice.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
 from tokenrouter.diagnostics import Edit, Fix, Label, Span
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.fitting import fit, unify
+from tokenrouter.dsl.names import Names, usage
 from tokenrouter.dsl.nearest import did_you_mean
-from tokenrouter.dsl.parse import Tree
-from tokenrouter.dsl.scope import Entry, Scope, snake
 from tokenrouter.dsl.units import LOOSE, NUMERIC, WRITTEN, article, product, quotient
-from tokenrouter.signals import CLASSES, SIGNALS, WINDOWS, Unit
-
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "'": "'"}
-_ESCAPE = re.compile(r"\\(u\{[0-9A-Fa-f]{1,6}\}|.)", re.DOTALL)
+from tokenrouter.signals import CLASSES, WINDOWS, Unit
 
 
-class Expressions:
+class Expressions(Names):
     """Reads the expressions of one tree."""
-
-    def __init__(self, scope: Scope, tree: Tree, derive: Callable[[Entry], None]) -> None:
-        self.scope = scope
-        self.tree = tree
-        self.found = scope.found
-        self.derive = derive  # makes `Entry.hir` of a derived signal, when it is first used
-
-    def span(self, node: ast.Node) -> Span:
-        """Return the place of a node."""
-        return self.tree.source.span(node.start, node.end)
 
     # What a place asks for
 
@@ -44,7 +29,7 @@ class Expressions:
 
     def typed(self, node: ast.Expr, unit: Unit, why: str = "") -> hir.Expr:
         """Return an expression that must have a unit."""
-        expr = self.fit(self.read(node), unit)
+        expr = fit(self.read(node), unit)
         if expr.unit not in (unit, "any"):
             wanted = article(unit)
             code = "TR1101" if unit in NUMERIC and expr.unit in NUMERIC else "TR1102"
@@ -57,10 +42,6 @@ class Expressions:
             )
             return self.poison(node)
         return expr
-
-    def poison(self, node: ast.Node) -> hir.Const:
-        """Return what stands for a part that is wrong."""
-        return hir.Const(False, "any", self.span(node))
 
     def origin(self, expr: hir.Expr) -> tuple[Label, ...]:
         """Return where the unit of a name is declared."""
@@ -75,39 +56,6 @@ class Expressions:
                 )
         return ()
 
-    def fit(self, expr: hir.Expr, unit: str) -> hir.Expr:
-        """Return an expression whose loose numbers and fields took a unit; unchanged where they cannot."""
-        loose = cast("str", expr.unit)
-        if loose not in LOOSE or loose == "any":
-            return expr
-        if loose == "percent" and unit not in ("share", "prob", "number"):
-            return expr
-        if loose == "bare" and unit not in NUMERIC:
-            return expr
-        to = cast("Unit", unit)
-        match expr:
-            case hir.Const():
-                return replace(expr, unit=to)
-            case hir.RequestField():
-                default = "" if unit == "text" else False if unit == "bool" else 0.0
-                return replace(expr, unit=to, default=default)
-            case hir.Arith(sign="+" | "-"):
-                return replace(
-                    expr, left=self.fit(expr.left, unit), right=self.fit(expr.right, unit), unit=to
-                )
-            case hir.Arith():
-                # One side carries the unit, the other one scales it.
-                return replace(
-                    expr,
-                    left=self.fit(expr.left, unit),
-                    right=self.fit(expr.right, "number"),
-                    unit=to,
-                )
-            case hir.Derived():
-                return replace(expr, of=self.fit(expr.of, unit), unit=to)
-            case _:
-                return expr
-
     # Reading
 
     def read(self, node: ast.Expr) -> hir.Expr:
@@ -120,11 +68,16 @@ class Expressions:
             case ast.Flag():
                 return hir.Const(node.value, "bool", self.span(node))
             case ast.Reference():
-                return self._reference(node)
+                return self.reference(node)
             case ast.Call():
-                return self._call(node)
+                return self._window(node) if node.name.text in WINDOWS else self.call(node)
             case ast.Field():
-                return self._field(node)
+                return self.field(node)
+            case _:
+                return self._compound(node)
+
+    def _compound(self, node: ast.Compound) -> hir.Expr:
+        match node:
             case ast.Group():
                 return self.read(node.of)
             case ast.Minus():
@@ -142,32 +95,6 @@ class Expressions:
             case ast.Or():
                 return hir.AnyOf(tuple(map(self.condition, node.of)), span=self.span(node))
 
-    def text(self, token: ast.Tok) -> str:
-        """Return the text that a string stands for."""
-        raw = token.text[1:]
-        raw = raw.removesuffix('"') if token.text[-1:] == '"' and len(token.text) > 1 else raw
-
-        def one(found: re.Match[str]) -> str:
-            escape = found[1]
-            if escape[0] == "u" and len(escape) > 1 and int(escape[2:-1], 16) <= 0x10FFFF:
-                return chr(int(escape[2:-1], 16))
-            if escape in _ESCAPES:
-                return _ESCAPES[escape]
-            at = token.start + 1 + found.start()
-            self.found.add(
-                "TR0103",
-                f"strings have no escape `{found[0]}`",
-                self.tree.source.span(at, at + len(found[0])),
-                help='there are \\n, \\t, \\r, \\", \\\\ and \\u{1F600}',
-            )
-            return found[0]
-
-        return _ESCAPE.sub(one, raw)
-
-    def number(self, token: ast.Tok) -> float:
-        """Return the value of a number."""
-        return float(token.text.replace("_", ""))
-
     def _quantity(self, node: ast.Quantity) -> hir.Expr:
         value, unit = self.number(node.number), node.unit.text if node.unit else ""
         if not unit:
@@ -179,124 +106,12 @@ class Expressions:
             return self.poison(node)
         return hir.Const(value, WRITTEN[unit][0], self.span(node))
 
-    def _reference(self, node: ast.Reference) -> hir.Expr:
-        name, span = node.name.text, self.span(node)
-        entry = self.scope.get(name)
-        if entry is not None:
-            return self._declared(entry, node)
-        if name in SIGNALS and not SIGNALS[name].args:
-            return hir.SignalRef(name, (), SIGNALS[name].unit, span)
-        if name in SIGNALS or name in WINDOWS:
-            self.found.add("TR1104", f"`{name}` needs its arguments: `{usage(name)}`", span)
-        elif name in ("token", "class"):
-            self.found.add(
-                "TR1102",
-                f"`{name}` is asked with `is` or `in`",
-                span,
-                help='`token is "x"`, `token in {"x", "y"}`, `class is number`',
-            )
-        else:
-            self.found.unknown("TR1002", "signal, param or var", name, span, self.values())
-        return self.poison(node)
-
-    def values(self) -> list[str]:
-        """Return every name that has a value."""
-        return [
-            *self.scope.names("param", "var", "head", "signal"),
-            *SIGNALS,
-            *WINDOWS,
-            "token",
-            "class",
-        ]
-
-    def _declared(self, entry: Entry, node: ast.Reference) -> hir.Expr:
-        name, span = snake(node.name.text), self.span(node)
-        entry.used = True
-        if entry.kind == "signal" and entry.hir is None and not entry.broken:
-            self.derive(entry)
-        if entry.kind == "model":
-            self.found.add(
-                "TR1102",
-                f"`{node.name.text}` is a model and has no value",
-                span,
-                help=f"`count({node.name.text})` and `share({node.name.text})` have one",
-            )
-            return self.poison(node)
-        if entry.broken or entry.hir is None:
-            return self.poison(node)
-        match entry.hir:
-            case hir.Param():
-                return hir.ParamRef(name, entry.hir.unit, span)
-            case hir.Var():
-                return hir.VarRef(name, entry.hir.unit, span)
-            case hir.Head():
-                return hir.HeadRef(name, span=span)
-            case hir.DerivedSignal():
-                return hir.Derived(name, entry.hir.of, entry.hir.of.unit, span)
-            case hir.Model():
-                raise AssertionError(name)
-
-    def _call(self, node: ast.Call) -> hir.Expr:
-        name, span = node.name.text, self.span(node)
-        if name in WINDOWS:
-            return self._window(node)
-        if name not in SIGNALS:
-            entry = self.scope.get(name)
-            if entry is None:
-                known = [*WINDOWS, *(k for k, v in SIGNALS.items() if v.args)]
-                self.found.unknown(
-                    "TR1002", "signal with arguments", name, self.span(node.name), known
-                )
-            else:
-                entry.used = True
-                self.found.add("TR1104", f"`{name}` is a {entry.kind} and takes no arguments", span)
-            return self.poison(node)
-        kind = SIGNALS[name]
-        if len(node.arguments) != len(kind.args):
-            self.found.add("TR1104", f"`{name}` is written `{usage(name)}`", span)
-            return self.poison(node)
-        args: list[int | str] = []
-        for wanted, argument in zip(kind.args, node.arguments, strict=True):
-            least = 0 if name == "column" else 1
-            got = (
-                self._model(argument)
-                if wanted == "model"
-                else self.whole(argument, least, f"`{usage(name)}`")
-            )
-            if got is None:
-                return self.poison(node)
-            args.append(got)
-        return hir.SignalRef(name, tuple(args), kind.unit, span)
-
-    def _model(self, node: ast.Expr) -> str | None:
-        if isinstance(node, ast.Reference):
-            return self.scope.model(self.tree, node.name)
-        self.found.add("TR1104", "the name of a model must stand here", self.span(node))
-        return None
-
-    def whole(self, node: ast.Expr, least: int, where: str) -> int | None:
-        """Return a whole literal of at least `least`."""
-        if isinstance(node, ast.Quantity) and (node.unit is None or node.unit.text == "tokens"):
-            value = self.number(node.number)
-            if value == int(value) and value >= least:
-                return int(value)
-            self.found.add(
-                "TR1107",
-                f"a whole number of at least {least} must stand in {where}",
-                self.span(node),
-            )
-        else:
-            self.found.add(
-                "TR1104", f"a whole number, written out, must stand in {where}", self.span(node)
-            )
-        return None
-
     def _window(self, node: ast.Call) -> hir.Expr:
         name = node.name.text
         if len(node.arguments) != 2:
             self.found.add("TR1104", f"`{name}` is written `{usage(name)}`", self.span(node))
             return self.poison(node)
-        of = self.fit(self.read(node.arguments[0]), "number")
+        of = fit(self.read(node.arguments[0]), "number")
         n = self.whole(node.arguments[1], 1, f"`{usage(name)}`")
         if of.unit in ("bool", "text"):
             self.found.add(
@@ -308,17 +123,6 @@ class Expressions:
         if n is None or of.unit == "any":
             return self.poison(node)
         return hir.Window(cast("hir.WindowKind", name), of, n, of.unit, self.span(node))
-
-    def _field(self, node: ast.Field) -> hir.Expr:
-        if node.owner.text == "request":
-            return hir.RequestField(node.name.text, "", cast("Unit", "field"), self.span(node))
-        self.found.add(
-            "TR1002",
-            f"`{node.owner.text}.{node.name.text}` has no value",
-            self.span(node),
-            help="only `request.NAME` is read so, the metadata that the client sent",
-        )
-        return self.poison(node)
 
     def _minus(self, node: ast.Minus) -> hir.Expr:
         of = self.numeric(node.of)
@@ -334,7 +138,7 @@ class Expressions:
         """Return an operand of arithmetic."""
         expr = self.read(node)
         if cast("str", expr.unit) == "field":
-            expr = self.fit(expr, "number")
+            expr = fit(expr, "number")
         if expr.unit in ("bool", "text"):
             self.found.add(
                 "TR1102", f"{article(expr.unit)} cannot be reckoned with", self.span(node)
@@ -355,29 +159,18 @@ class Expressions:
         if "any" in (left.unit, right.unit):
             return self.poison(node)
         if sign.text in "+-":
-            left, right = self.unify(left, right)
+            left, right = unify(left, right)
             unit = left.unit if left.unit == right.unit else None
         else:
             unit = cast(
                 "Unit | None", (product if sign.text == "*" else quotient)(left.unit, right.unit)
             )
             if unit is not None and cast("str", unit) not in LOOSE:
-                left, right = self.fit(left, "number"), self.fit(right, "number")
+                left, right = fit(left, "number"), fit(right, "number")
         if unit is None:
             self.mismatch(sign.text, left, right, span)
             return self.poison(node)
         return hir.Arith(cast("hir.ArithSign", sign.text), left, right, unit, span)
-
-    def unify(self, left: hir.Expr, right: hir.Expr) -> tuple[hir.Expr, hir.Expr]:
-        """Return two sides of which a loose one took the other's unit."""
-        if cast("str", left.unit) in LOOSE and cast("str", right.unit) not in LOOSE:
-            return self.fit(left, right.unit), right
-        if cast("str", right.unit) in LOOSE and cast("str", left.unit) not in LOOSE:
-            return left, self.fit(right, left.unit)
-        pair = {cast("str", left.unit), cast("str", right.unit)}
-        if pair == {"bare", "percent"} or (pair & {"bare", "percent"} and "field" in pair):
-            return self.fit(left, "number"), self.fit(right, "number")
-        return left, right
 
     def mismatch(self, sign: str, left: hir.Expr, right: hir.Expr, span: Span) -> None:
         """Report two sides that do not go together."""
@@ -415,7 +208,7 @@ class Expressions:
                 "TR0207", "comparisons do not chain", span, help=f"write `{whole}`", fix=fix
             )
             return self.poison(node)
-        left, right = self.unify(self.read(node.operands[0]), self.read(node.operands[1]))
+        left, right = unify(self.read(node.operands[0]), self.read(node.operands[1]))
         sign_text = "==" if node.signs[0].kind == "ASSIGN" else node.signs[0].text
         if "any" in (left.unit, right.unit):
             return self.poison(node)
@@ -431,7 +224,7 @@ class Expressions:
             "bare",
             "percent",
         ):
-            left, right = self.fit(left, "number"), self.fit(right, "number")
+            left, right = fit(left, "number"), fit(right, "number")
         if left.unit != right.unit:
             self.mismatch(sign_text, left, right, span)
             return self.poison(node)
@@ -486,11 +279,3 @@ class Expressions:
             parts = tuple(hir.ClassIs(cast("hir.Class", value.text), span=span) for value in values)
             expr = parts[0] if len(parts) == 1 else hir.AnyOf(parts, span=span)
         return hir.Not(expr, span=span) if node.negated else expr
-
-
-def usage(name: str) -> str:
-    """Return how a signal with arguments is written."""
-    if name in WINDOWS:
-        return f"{name}(signal, n)"
-    words = {"int": "ID" if name == "column" else "k", "model": "M"}
-    return f"{name}({', '.join(words[kind] for kind in SIGNALS[name].args)})"

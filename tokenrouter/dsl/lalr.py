@@ -189,13 +189,14 @@ class Parser:
         """Report the token at `at`, make the stack fit what comes, and return where to go on."""
         real, kinds = self.tokens.real, self.tokens.kinds
         token = real[at]
+        self._finish_complete(token)
         if kinds[token] in TOP and self._close(token):
             return at
         if quiet:
             return self._skip(at)
         if self._mend(at):
             return at if kinds[token] != "STRAY" else at + 1
-        opened = any(state in _open_states() for state in self.states)
+        opened = bool(self._open(0))
         self.problems.append(expected.unexpected(self, token, opened))
         return self._skip(at)
 
@@ -219,11 +220,7 @@ class Parser:
             return True
         missing = [sign for sign in INSERTABLE if self.accepts([sign, kind])]
         if len(missing) == 1 and missing[0] == "RBRACE":
-            brace = next(
-                f
-                for s, f in zip(self.states[::-1], self.firsts[::-1], strict=True)
-                if s in _open_states()
-            )
+            brace = self._open(0)[-1]
             self.problems.append(expected.unclosed(self.tokens, [brace], token))
             self._insert("RBRACE", token)
             return True
@@ -239,7 +236,7 @@ class Parser:
             ]
             near = nearest(text, fitting)
             if near is not None:
-                opened = any(state in _open_states() for state in self.states)
+                opened = bool(self._open(0))
                 self.problems.append(expected.unexpected(self, token, opened))
                 kinds[token] = self.table.words[near]
                 return True
@@ -250,13 +247,27 @@ class Parser:
         assert action, kind
         self._push(action, token, token, token - 1)
 
+    def _open(self, cut: int) -> list[int]:
+        """Return the `{` that are not closed yet, from a place of the stack on."""
+        pairs = zip(self.states[cut:], self.firsts[cut:], strict=True)
+        return [first for state, first in pairs if state in _open_states()]
+
+    def _finish_complete(self, token: int) -> None:
+        """Reduce what is complete whatever follows, so that a closed block is not taken for an open one."""
+        while True:
+            actions = {
+                a for kind, a in self.table.states[self.states[-1]].items() if not kind.islower()
+            }
+            if len(actions) != 1:
+                return
+            (action,) = actions
+            if action >= 0 or not self.table.productions[-1 - action].size:
+                return
+            self._reduce(-1 - action, token)
+
     def _close(self, token: int) -> bool:
         """Close every open block before a word that only stands outside all of them; return whether that fits."""
-        braces = [
-            first
-            for state, first in zip(self.states, self.firsts, strict=True)
-            if state in _open_states()
-        ]
+        braces = self._open(0)
         kind = self.tokens.kinds[token]
         if not braces or not self.accepts(["RBRACE"] * len(braces) + [kind]):
             return False
@@ -271,7 +282,7 @@ class Parser:
         cut = len(self.states) - 1
         while cut and self.states[cut] not in _list_states():
             cut -= 1
-        depth = sum((state in _open_states()) for state in self.states[cut + 1 :])
+        depth = len(self._open(cut + 1))
         first = self.firsts[cut + 1] if cut + 1 < len(self.states) else real[at]
         start = at
         while kinds[real[at]] != "$END":

@@ -14,8 +14,8 @@ from tokenrouter.diagnostics import Diagnostic, Label, PolicyError
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.comments import comments
 from tokenrouter.dsl.declare import declare, resolve, value_of
-from tokenrouter.dsl.express import Expressions
 from tokenrouter.dsl.findings import Findings
+from tokenrouter.dsl.fitting import fit
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree, parse
 from tokenrouter.dsl.policies import PolicyReader, mentioned
@@ -269,7 +269,7 @@ def _complete(
 def _fitted(scope: Scope, entry: Entry) -> hir.DerivedSignal:
     """Return a derived signal whose bare numbers are plain numbers."""
     assert isinstance(entry.hir, hir.DerivedSignal)
-    of = Expressions(scope, entry.tree, lambda _: None).fit(entry.hir.of, "number")
+    of = fit(entry.hir.of, "number")
     return replace(entry.hir, of=of, unit=of.unit)
 
 

@@ -246,8 +246,9 @@ class PolicyReader:
         for rule in self.start or ():
             for model in targets(rule.go):
                 handed.setdefault(model, rule.span)
-        if self.fallback is not None:
-            handed.setdefault(self.fallback, self.span(self.once["fallback"]))
+        for part, named in (("fallback", self.fallback), ("template", self.template)):
+            if named is not None:  # `enforce` asks for the fallback's rules, where there is one
+                borrowed.setdefault(named, self.span(self.once[part]))
         for _, written in self.blocks.values():
             for item in written:
                 go = item.rule.action.go

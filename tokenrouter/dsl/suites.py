@@ -6,6 +6,7 @@ Needs: resolved scope and policies. Gives: the tests of each policy; a case with
 from __future__ import annotations
 
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.fitting import unify
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.rules import Rules
 from tokenrouter.dsl.scope import Scope, snake
@@ -77,7 +78,7 @@ class _Cases:
                 help='`entropy = 1.2`, `share(large) = 20%`, `token is "x"`',
             )
             return None
-        of, value_ = expressions.unify(of, expressions.read(node.value))
+        of, value_ = unify(of, expressions.read(node.value))
         if value_.unit == "any":
             return None
         if of.unit != value_.unit or not isinstance(value_, hir.Const):

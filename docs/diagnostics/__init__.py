@@ -1,0 +1,1 @@
+"""Installed as `tokenrouter.pages`: one page a diagnostic, which `trc explain CODE` prints."""
