@@ -44,6 +44,7 @@ CODES: dict[str, Code] = {
     "TR0212": Code("error", "an action that is none"),
     "TR0213": Code("error", "a statement that is none"),
     "TR0214": Code("error", "a mixture without `commit then`"),
+    "TR0215": Code("error", "an expression nested too deeply"),
     # Names and types
     "TR1001": Code("error", "an unknown model"),
     "TR1002": Code("error", "an unknown name in an expression"),

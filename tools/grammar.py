@@ -9,6 +9,7 @@ order of discovery from the start state, so that the file is a function of the g
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 from lark import Lark
@@ -26,6 +27,12 @@ def load() -> Lark:
     return Lark(
         text, parser="lalr", lexer="basic", strict=True, start="file", maybe_placeholders=True
     )
+
+
+@cache
+def load_once() -> Lark:
+    """Return the grammar, read once a process."""
+    return load()
 
 
 def recipe(rule: Rule) -> list[int]:

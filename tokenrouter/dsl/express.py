@@ -14,7 +14,7 @@ from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.fitting import fit, unify
 from tokenrouter.dsl.names import Names, usage
 from tokenrouter.dsl.nearest import did_you_mean
-from tokenrouter.dsl.units import LOOSE, NUMERIC, WRITTEN, article, product, quotient
+from tokenrouter.dsl.units import LOOSE, NUMERIC, WRITTEN, article, noun, product, quotient
 from tokenrouter.signals import CLASSES, WINDOWS, Unit
 
 
@@ -178,7 +178,7 @@ class Expressions(Names):
         labels = (Label(left.span, article(left.unit)), Label(right.span, article(right.unit)))
         self.found.add(
             code,
-            f"`{sign}` between what is {article(left.unit)} and what is {article(right.unit)}",
+            f"`{sign}` between {noun(left.unit)} and {noun(right.unit)}",
             span,
             labels=labels + self.origin(left) + self.origin(right),
         )

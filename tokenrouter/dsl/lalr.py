@@ -145,7 +145,11 @@ class Parser:
             first, last = self.firsts[-size], self.lasts[-1]
             del self.states[-size:], self.values[-size:], self.firsts[-size:], self.lasts[-size:]
         else:
-            values, first, last = [], token, token - 1
+            values, first, last = (
+                [],
+                token,
+                self.lasts[-1],
+            )  # behind what came before, not before what comes
         children: list[object] = []
         for i in production.kept:
             if i >= 0:

@@ -136,7 +136,7 @@ def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool
 def _header(found: Findings, tree: Tree) -> None:
     header = tree.file.header
     if header is None:
-        if not tree.lost:
+        if not any(first <= tree.tokens.starts[tree.tokens.real[0]] for first, _ in tree.lost):
             start = tree.tokens.starts[tree.tokens.real[0]]
             found.add(
                 "TR0208",

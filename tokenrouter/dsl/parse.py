@@ -23,6 +23,9 @@ from tokenrouter.dsl.source import Source
 Made = Callable[[int, int, list[Any]], object]
 
 
+DEEPEST = 60  # brackets, or signs before one value
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A parsed source."""
@@ -55,16 +58,43 @@ class Tree:
 def parse(source: Source) -> Tree:
     """Return the tree of a source."""
     tokens, problems = tokenize(source)
+    deep = _too_deep(tokens)
+    if deep is not None:
+        names = frozenset(tokens.text(i) for i in tokens.real if tokens.kinds[i] == "NAME")
+        whole = ((0, len(source.text)),)
+        nothing = ast.File(0, len(source.text), None, ())
+        return Tree(source, tokens, nothing, (*problems, deep), whole, names)
     parsed = Parser(tokens, _Builder(tokens)).run()
     assert isinstance(parsed.tree, ast.File)
-    lost, names = [], set()
+    lost: list[tuple[int, int]] = []
+    lost_names: set[str] = set()
     for first, last in parsed.dropped:
         lost.append(
             (tokens.starts[first], tokens.end(last) if last >= first else tokens.starts[first])
         )
-        names |= {tokens.text(i) for i in range(first, last + 1) if tokens.kinds[i] == "NAME"}
+        lost_names |= {tokens.text(i) for i in range(first, last + 1) if tokens.kinds[i] == "NAME"}
     found = sorted([*problems, *parsed.problems], key=lambda d: d.span.start)
-    return Tree(source, tokens, parsed.tree, tuple(found), tuple(lost), frozenset(names))
+    return Tree(source, tokens, parsed.tree, tuple(found), tuple(lost), frozenset(lost_names))
+
+
+def _too_deep(tokens: Tokens) -> Diagnostic | None:
+    """TR0215: nothing behind the parser need be ready for a nest without end."""
+    depth = prefixes = 0
+    for token in tokens.real:
+        kind = tokens.kinds[token]
+        depth += (kind == "LPAR") - (kind == "RPAR")
+        prefixes = prefixes + 1 if kind in ("NOT", "SIGN") else 0
+        if depth > DEEPEST or prefixes > DEEPEST:
+            return Diagnostic(
+                "TR0215",
+                "error",
+                f"this is nested more than {DEEPEST} deep",
+                tokens.source.span(tokens.starts[token], tokens.end(token)),
+                help="name a part of it with `signal`",
+            )
+        if kind in ("RBRACE", "LBRACE"):
+            depth = 0
+    return None
 
 
 class _Builder:

@@ -45,6 +45,11 @@ def article(unit: Any_) -> str:
     return names.get(unit, f"in {unit}")
 
 
+def noun(unit: Any_) -> str:
+    """Return a unit as a thing: `nats`, `a share`."""
+    return article(unit).removeprefix("in ")
+
+
 def product(left: Any_, right: Any_) -> Any_ | None:
     """Return the unit of left * right; None where there is none."""
     if left == right:

@@ -1,0 +1,248 @@
+"""`trc check`: exit status, text, JSON, SARIF, fixes, and how little it imports."""
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from tokenrouter import cli
+from tokenrouter.dsl.load import examine
+from tokenrouter.dsl.render import Look, render
+
+GOOD = (
+    'route 1\nmodel small { use "s" }\npolicy p { start small at small { otherwise -> commit } }\n'
+)
+BAD = GOOD.replace("otherwise ->", 'when token is "🎉" and position = 3 -> stop  otherwise ->')
+
+# The parts of SARIF 2.1.0 that we write, in the words of its schema (which is not at hand offline).
+REGION = {
+    "type": "object",
+    "properties": {
+        k: {"type": "integer", "minimum": 1}
+        for k in ("startLine", "startColumn", "endLine", "endColumn")
+    },
+    "additionalProperties": False,
+}
+ARTIFACT = {
+    "type": "object",
+    "properties": {"uri": {"type": "string", "format": "uri-reference"}},
+    "additionalProperties": False,
+}
+TEXT = {
+    "type": "object",
+    "required": ["text"],
+    "properties": {"text": {"type": "string"}},
+    "additionalProperties": False,
+}
+PHYSICAL = {
+    "type": "object",
+    "properties": {"artifactLocation": ARTIFACT, "region": REGION},
+    "additionalProperties": False,
+}
+LOCATION = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer", "minimum": -1},
+        "physicalLocation": PHYSICAL,
+        "message": TEXT,
+    },
+    "additionalProperties": False,
+}
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+REPLACEMENT = {
+    "type": "object",
+    "required": ["deletedRegion"],
+    "additionalProperties": False,
+    "properties": {"deletedRegion": REGION, "insertedContent": TEXT},
+}
+CHANGE = {
+    "type": "object",
+    "required": ["artifactLocation", "replacements"],
+    "additionalProperties": False,
+    "properties": {
+        "artifactLocation": ARTIFACT,
+        "replacements": {"type": "array", "minItems": 1, "items": REPLACEMENT},
+    },
+}
+FIX = {
+    "type": "object",
+    "required": ["artifactChanges"],
+    "additionalProperties": False,
+    "properties": {
+        "description": TEXT,
+        "artifactChanges": {"type": "array", "minItems": 1, "items": CHANGE},
+    },
+}
+RESULT = {
+    "type": "object",
+    "required": ["message"],
+    "additionalProperties": False,
+    "properties": {
+        "ruleId": {"type": "string"},
+        "ruleIndex": {"type": "integer", "minimum": -1},
+        "level": LEVEL,
+        "message": TEXT,
+        "locations": {"type": "array", "items": LOCATION},
+        "relatedLocations": {"type": "array", "items": LOCATION},
+        "fixes": {"type": "array", "items": FIX},
+    },
+}
+RULE = {
+    "type": "object",
+    "required": ["id"],
+    "additionalProperties": False,
+    "properties": {
+        "id": {"type": "string"},
+        "shortDescription": TEXT,
+        "defaultConfiguration": {
+            "type": "object",
+            "properties": {"level": LEVEL},
+            "additionalProperties": False,
+        },
+    },
+}
+DRIVER = {
+    "type": "object",
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string"},
+        "version": {"type": "string"},
+        "rules": {"type": "array", "items": RULE},
+    },
+}
+RUN = {
+    "type": "object",
+    "required": ["tool"],
+    "additionalProperties": False,
+    "properties": {
+        "tool": {
+            "type": "object",
+            "required": ["driver"],
+            "properties": {"driver": DRIVER},
+            "additionalProperties": False,
+        },
+        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+        "results": {"type": "array", "items": RESULT},
+    },
+}
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"enum": ["2.1.0"]},
+        "runs": {"type": "array", "items": RUN},
+    },
+}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.route").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "bad.route").write_text(BAD, encoding="utf-8")
+    return tmp_path
+
+
+def test_exit_status_tells_clean_errors_and_usage(files, capsys):
+    assert cli.main(["check", "good.route"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert cli.main(["check", "good.route", "bad.route"]) == 1
+    assert "error[TR0206]" in capsys.readouterr().err
+    assert cli.main(["check", "--frmat", "json", "good.route"]) == 2
+
+
+@pytest.mark.parametrize("name", ["missing.route", "."])
+def test_a_file_that_cannot_be_read_is_one_line(files, capsys, name):
+    assert cli.main(["check", name]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_bytes_that_are_no_text_are_one_line(files, capsys):
+    (files / "b.route").write_bytes(b"route 1\n\xff")
+
+    assert cli.main(["check", "b.route"]) == 1
+    assert capsys.readouterr().err == "trc check: `b.route` is not UTF-8 text: byte 8 is 0xff\n"
+
+
+def test_json_columns_count_code_points_and_utf16_units(files, capsys):
+    cli.main(["check", "--format", "json", "bad.route"])
+
+    [problem] = json.loads(capsys.readouterr().out)
+    start = problem["span"]["start"]
+    line = BAD.splitlines()[start["line"] - 1]
+    assert line[start["column"] - 1] == "="
+    assert line.encode("utf-16-le")[2 * (start["utf16_column"] - 1) :].decode("utf-16-le")[0] == "="
+    assert start["utf16_column"] == start["column"] + 1
+
+
+def test_sarif_has_the_shape_of_its_schema(files, capsys):
+    cli.main(["check", "--format", "sarif", "bad.route", "good.route"])
+
+    log = json.loads(capsys.readouterr().out)
+    jsonschema.validate(log, SARIF)
+    [result] = log["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("TR0206", "error")
+    assert log["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "TR0206"
+
+
+def test_fix_applies_what_is_safe_and_leaves_what_is_not(files, capsys):
+    both = BAD.replace("start small", "start smal")
+    (files / "bad.route").write_text(both, encoding="utf-8")
+
+    assert cli.main(["check", "--fix", "bad.route"]) == 1
+    assert (files / "bad.route").read_text(encoding="utf-8") == both.replace(
+        "position = 3", "position == 3"
+    )
+    assert cli.main(["check", "--fix", "--unsafe-fixes", "bad.route"]) == 0
+    assert (files / "bad.route").read_text(encoding="utf-8") == BAD.replace(
+        "position = 3", "position == 3"
+    )
+
+
+def test_the_text_shows_the_line_a_caret_span_and_a_remedy(golden):
+    text = GOOD.replace("start small", "start smal").replace(
+        "otherwise -> commit", "when entropy > maxprob -> stop\n\totherwise -> commit then smal"
+    )
+    found = examine(text, "p.route")
+
+    golden("\n\n".join(render(d, found.texts) for d in found.diagnostics))
+
+
+def test_a_caret_stands_under_its_word_on_a_screen():
+    found = examine(BAD, "p.route")
+
+    lines = render(found.diagnostics[0], found.texts).splitlines()
+
+    before = lines[2][: lines[2].index("= 3")]
+    assert lines[3].index("^") == len(before) + 1  # the emoji takes two columns
+
+
+def test_a_long_line_is_cut_to_the_width():
+    text = BAD.replace("start small", "start small" + " " * 400)
+    found = examine(text, "p.route")
+
+    shown = render(found.diagnostics[0], found.texts, Look(width=80)).splitlines()
+
+    assert max(map(len, shown[2:4])) <= 80 and "= 3" in shown[2] and "^" in shown[3]
+
+
+def test_colour_only_where_it_is_asked_for():
+    found = examine(BAD, "p.route")
+
+    assert "\x1b[" not in render(found.diagnostics[0], found.texts)
+    assert "\x1b[1;31merror" in render(found.diagnostics[0], found.texts, Look(colour=True))
+
+
+def test_check_imports_nothing_heavy(files):
+    code = (
+        "import sys; from tokenrouter import cli; cli.main(['check', 'good.route']); "
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch','numpy','scipy','networkx','lark','transformers'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

@@ -1,0 +1,157 @@
+"""k independent mistakes give k diagnostics, in their places, and nothing about their consequences."""
+
+import pytest
+
+from tokenrouter.commands.check import everything
+from tokenrouter.dsl.load import check_source
+
+HEAD = """route 1
+
+model small { use "s" }
+model large { use "l" }
+
+param tau: nats = 1 in [0, 4]
+
+"""
+PING = """policy p {
+  start small
+  at small {
+    when entropy > tau -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= tau -> commit then small
+    otherwise -> commit
+  }
+}
+"""
+
+
+def found(text):
+    return [(d.code, d.span.line) for d in everything(text, "p.route").diagnostics]
+
+
+def test_a_sound_policy_has_no_findings():
+    assert found(HEAD + PING) == []
+
+
+MISTAKES = [
+    ("route 1", "", "TR0208"),
+    ('use "s" }', 'use "s" cots 1 }', "TR1004"),
+    ("[0, 4]", "[0, 4", "TR0202"),
+    ("start small", "strt small", "TR0213"),
+    ("entropy > tau", "entropy > > tau", "TR0201"),
+    ("-> commit\n  }\n  at", "-> comit\n  }\n  at", "TR0212"),
+    ("entropy <= tau", "entropy = tau", "TR0206"),
+    ("-> commit then", "commit then", "TR0202"),
+    ("    otherwise -> commit\n  }\n}", "    otherwise -> commit; \n  }\n}", "TR0101"),
+]
+
+
+@pytest.mark.parametrize(("good", "bad", "code"), MISTAKES, ids=[m[2] + m[0][:9] for m in MISTAKES])
+def test_one_mistake_gives_one_diagnostic(good, bad, code):
+    text = HEAD + PING
+    assert good in text
+
+    assert [c for c, _ in found(text.replace(good, bad, 1))] == [code]
+
+
+def test_independent_mistakes_are_all_told_and_nothing_else():
+    text = HEAD + PING
+    for good, bad, _ in MISTAKES:
+        text = text.replace(good, bad, 1)
+
+    assert sorted(code for code, _ in found(text)) == sorted(code for _, _, code in MISTAKES)
+
+
+def test_many_broken_rules_cost_one_diagnostic_each():
+    rules = "".join(
+        f"    when entropy > > {i} -> stop\n    when margin < {i}% -> stop\n" for i in range(1, 50)
+    )
+    text = HEAD + PING.replace("    otherwise -> commit\n", rules + "    otherwise -> commit\n", 1)
+
+    codes = [code for code, _ in found(text)]
+
+    assert codes == ["TR0201"] * 49
+
+
+def test_a_misspelt_model_is_one_diagnostic_with_all_its_places():
+    text = HEAD + PING.replace("large", "larg")
+
+    [problem] = check_source(text)
+
+    assert problem.code == "TR1001"
+    assert [s.line for s in (problem.span, *(label.span for label in problem.labels))] == [11, 14]
+    assert problem.help == "did you mean `large`?"
+
+
+def test_five_uses_of_a_misspelt_model_are_five_places():
+    rules = "".join(f"    when entropy > {i} -> retry larg\n" for i in (9, 8, 7, 6, 5))
+    text = HEAD + PING.replace("    otherwise -> commit\n", rules + "    otherwise -> commit\n", 1)
+
+    [problem] = check_source(text)
+
+    assert (problem.code, len(problem.labels)) == ("TR1001", 4)
+    assert len(problem.fix.edits) == 5
+
+
+def test_a_lost_declaration_has_no_consequences():
+    assert [c for c, _ in found((HEAD + PING).replace("model large {", "model large [ {"))] == [
+        "TR0201"
+    ]
+    assert [c for c, _ in found((HEAD + PING).replace("param tau:", "param tau; :"))] == ["TR0101"]
+    assert [c for c, _ in found((HEAD + PING).replace("param tau:", "param [tau:"))] == ["TR0201"]
+
+
+EDGES = {
+    "empty": ("", ["TR0208"]),
+    "only a comment": ("# nothing", ["TR0208"]),
+    "no newline at the end": ((HEAD + PING).rstrip(), []),
+    "carriage returns": ((HEAD + PING).replace("\n", "\r\n"), []),
+    "old carriage returns": ((HEAD + PING).replace("\n", "\r"), []),
+    "tabs": ((HEAD + PING).replace("  ", "\t"), []),
+    "byte-order mark": ("\ufeff" + HEAD + PING, []),
+    "one unclosed block": ("at small {", ["TR0201"]),
+    "an unclosed block at the end": ((HEAD + PING).rstrip()[:-1], ["TR0203"]),
+    "a last line that is wrong": (HEAD + PING + "model", ["TR0201"]),
+    "a stray brace first": ("}\n" + HEAD + PING, ["TR0204"]),
+    "a stray brace in the middle": (HEAD + "}\n" + PING, ["TR0204"]),
+    "junk between policies": (
+        HEAD + PING + "junk\n" + PING.replace("policy p", "policy q"),
+        ["TR0213"],
+    ),
+    "not a number": (HEAD + PING.replace("entropy > tau", "entropy > 1.2.3"), ["TR0201"]),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_the_edges_of_a_file(name):
+    text, codes = EDGES[name]
+
+    assert [code for code, _ in found(text)] == codes
+
+
+def test_an_unclosed_block_points_at_where_it_was_opened():
+    text = HEAD + PING.replace("  }\n  at large", "  at large", 1)
+
+    [problem] = check_source(text)
+
+    assert (problem.code, problem.span.line) == ("TR0203", 10)
+
+
+def test_columns_count_code_points_behind_an_astral_character():
+    text = HEAD + PING.replace("when entropy > tau", 'when token is "🎉" and entrpy > tau')
+
+    [problem] = check_source(text)
+
+    line = text.splitlines()[problem.span.line - 1]
+    assert line[problem.span.column - 1 : problem.span.end_column - 1] == "entrpy"
+    assert text[problem.span.start : problem.span.end] == "entrpy"
+
+
+def test_nesting_without_end_is_no_crash():
+    deep = "(" * 3000 + "entropy" + ")" * 3000
+
+    codes = [code for code, _ in found(HEAD + PING.replace("entropy > tau", f"{deep} > tau"))]
+
+    assert codes == ["TR0215"]
