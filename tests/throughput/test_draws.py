@@ -14,7 +14,7 @@ def test_a_uniform_number_becomes_its_quantile(q):
     steps = binomial_steps(300, q)
     b = np.array([0, 1, 2, 7, 64, 299, 300])
 
-    for u in (0.0, 0.1, 0.5, 0.77, 1 - 2.0**-53):
+    for u in (0.0, 0.1, 0.45, 0.77, 1 - 2.0**-40):
         x = binomial(steps, b, np.full(len(b), u))
         assert ((x >= 0) & (x <= b)).all()
         if 0 < u < 0.9:

@@ -34,9 +34,12 @@ def mix(words: Words) -> Words:
 
 
 def uniform(key: Words, index: npt.NDArray[np.int64]) -> Floats:
-    """Return numbers in [0, 1): entry `index` of the stream `key`."""
+    """Return entry `index` of the stream `key`: numbers in [0, 1), multiples of 2^-40.
+
+    So few bits that adding a size of batch, as `binomial` does, is exact and never rounds up to the next row.
+    """
     bits = mix(key + GOLDEN * index.astype(np.uint64))
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (bits >> np.uint64(24)).astype(np.float64) * 2.0**-40
 
 
 @lru_cache(maxsize=64)
