@@ -27,11 +27,11 @@ def paged_attention(
     """Attend: q [T, heads, D], keys and values [slots, kv_heads, D] and [slots, kv_heads, E] -> [T, heads, E]."""
     groups = ragged.groups(window)
     if len(groups) == 1 and groups[0].real is None:
-        # All tokens in batch order: no scatter.
+        # All tokens in batch order: nothing to gather or scatter.
         return _attend(q, keys, values, groups[0], scale, softcap).flatten(0, 1)
     out = torch.empty(*q.shape[:2], values.shape[-1], dtype=q.dtype, device=q.device)
     for group in groups:
-        found = _attend(q, keys, values, group, scale, softcap)
+        found = _attend(q[group.tokens.flatten()], keys, values, group, scale, softcap)
         if group.real is None:
             out[group.tokens.flatten()] = found.flatten(0, 1)
         else:
@@ -42,12 +42,12 @@ def paged_attention(
 def _attend(
     q: Tensor, keys: Tensor, values: Tensor, group: Group, scale: float, softcap: float | None
 ) -> Tensor:
-    """Return the outputs of one padded group: [G, n, heads, E]."""
+    """Return the outputs of one padded group's queries [G * n, heads, D]: [G, n, heads, E]."""
     g, n = group.tokens.shape
     heads, kv_heads = q.shape[1], keys.shape[1]
     share = heads // kv_heads
     # Heads that share a key head become rows of one query block, so keys are never repeated.
-    rows = q[group.tokens.flatten()].view(g, n, kv_heads, share, -1)
+    rows = q.reshape(g, n, kv_heads, share, -1)
     rows = rows.permute(0, 2, 1, 3, 4).reshape(g, kv_heads, n * share, -1)
     k = keys[group.slots].transpose(1, 2)
     v = values[group.slots].transpose(1, 2)

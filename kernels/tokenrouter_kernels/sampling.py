@@ -73,10 +73,9 @@ def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
     kept = torch.where(params.top_p < 1, torch.minimum(kept, within), kept)
     likely = (weight >= params.min_p[:, None]).sum(-1)  # p / p_max is the weight itself
     kept = torch.minimum(kept, likely)
-    # Banned ids stand last with weight 0; they must not be the last one kept.
-    kept = torch.minimum(kept, (weight > 0).sum(-1)).clamp(min=1)
 
     total = sums.gather(1, (kept - 1)[:, None]).squeeze(1)
+    # Ids of weight 0 stand last, where u * total < total never leads.
     at = (sums <= (uniforms * total)[:, None]).sum(-1)
     at = torch.minimum(at, kept - 1)
     return order.gather(1, at[:, None]).squeeze(1)

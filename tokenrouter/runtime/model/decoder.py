@@ -89,12 +89,14 @@ class Decoder:
         """Return what each token's heads found: [T, heads * D]."""
         c = self.config
         heads = layer.qkv(x).view(x.shape[0], -1, c.head_dim)
-        q, k, v = torch.split(heads, [c.heads, c.kv_heads, c.kv_heads], 1)
+        turning, v = heads[:, : c.heads + c.kv_heads], heads[:, c.heads + c.kv_heads :]
         if layer.query_norm is not None and layer.key_norm is not None:
-            q = kernels.rms_norm(q, layer.query_norm, c.rms_eps)
-            k = kernels.rms_norm(k, layer.key_norm, c.rms_eps)
-        q, k = kernels.rotary(q, *turn), kernels.rotary(k, *turn)
-        cache.write(at, batch.slots, k, v)
+            q = kernels.rms_norm(turning[:, : c.heads], layer.query_norm, c.rms_eps)
+            k = kernels.rms_norm(turning[:, c.heads :], layer.key_norm, c.rms_eps)
+            turning = torch.cat((q, k), 1)
+        turned = kernels.rotary(turning, *turn)
+        q = turned[:, : c.heads]
+        cache.write(at, batch.slots, turned[:, c.heads :], v)
         attention = kernels.invariant_attention if self.deterministic else kernels.paged_attention
         window = c.windows[at] if c.windows else None
         found = attention(
