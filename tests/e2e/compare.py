@@ -26,10 +26,11 @@ SHAPES = (
 
 
 def requests(n: int, seed: int = 0, longest: int = 24, most: int = 24) -> list[Request]:
-    """Return `n` requests: greedy and sampled in every way, of all lengths, the same for the same seed."""
+    """Return `n` requests: greedy and sampled in every way, of all lengths, the same for a seed."""
     rng = random.Random(seed)
     made = []
-    for at, prompt in enumerate(prompts(n, seed, longest)):
+    asked = prompts(n, seed, longest)
+    for at, prompt in enumerate(asked):
         shape = SHAPES[at % len(SHAPES)]
         sampling = Sampling(
             seed=rng.choice((at, 2**63 + at, rng.getrandbits(64))),
@@ -37,7 +38,9 @@ def requests(n: int, seed: int = 0, longest: int = 24, most: int = 24) -> list[R
             stop_ids=[] if at % 4 else [rng.randrange(EOS, 300)],
             **shape,
         )
-        made.append(Request(prompt, sampling))
+        # Some share a beginning, which the prefix cache may find.
+        shared = asked[at - 1][:-1] if at % 3 == 2 else []
+        made.append(Request((shared + prompt)[:longest], sampling))
     return made
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.factories import tokenizer, vocabulary_size
 from tokenrouter.compiler import ir
 from tokenrouter.compiler.expr import (
     Aggregate,
@@ -17,11 +18,13 @@ from tokenrouter.compiler.expr import (
     Comparison,
     Every,
     Expr,
+    FieldOf,
     Lit,
     Negation,
     ParamOf,
     SignalOf,
     Some,
+    TokenIs,
     VarOf,
 )
 from tokenrouter.diagnostics import Span
@@ -44,6 +47,7 @@ LOGITS = {
     "rank": ("count", (1.5, 2.5)),
     "aleatoric": ("number", (1.37, 1.93)),
     "epistemic": ("number", (0.31, 0.47)),
+    "column": ("prob", (0.51, 0.83)),
 }
 STATE = {
     "position": ("count", (2.0, 5.0, 9.0)),
@@ -65,6 +69,8 @@ def signals(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[Expr, str, float]:
     args: tuple[int | str, ...] = ()
     if name in ("mass", "aleatoric", "epistemic"):
         args = (draw(st.sampled_from((2, 5, 10))),)
+    elif name == "column":
+        args = (draw(st.integers(4, vocabulary_size() - 1)),)
     elif name in ("count", "share"):
         args = (draw(st.sampled_from(names)),)
     return SignalOf(name, args), unit, draw(st.sampled_from(cuts))
@@ -88,10 +94,25 @@ def comparisons(draw: st.DrawFn, names: tuple[str, ...]) -> Expr:
     return Comparison(draw(st.sampled_from(("<", "<=", ">", ">="))), left, right)
 
 
+TIER = FieldOf("tier", "free", "text")
+TIERS = st.sampled_from(("free", "paid")).map(lambda tier: Lit(tier, "text"))
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> Expr:
+    """Whether the candidate is one of a third of the vocabulary, or the client one of a tier."""
+    if draw(st.integers(0, 3)) == 0:
+        return Comparison(draw(st.sampled_from(("==", "!="))), TIER, draw(TIERS))
+    first = draw(st.integers(0, 2))
+    ids = range(4 + first, vocabulary_size(), 3)
+    return TokenIs(tuple(sorted({tokenizer().decode([token]) for token in ids} - {""})))
+
+
 @st.composite
 def guards(draw: st.DrawFn, names: tuple[str, ...]) -> Expr:
     """One to three comparisons, joined."""
-    parts = tuple(draw(st.lists(comparisons(names), min_size=1, max_size=3)))
+    atoms = st.one_of(comparisons(names), comparisons(names), comparisons(names), texts())
+    parts = tuple(draw(st.lists(atoms, min_size=1, max_size=3)))
     parts = tuple(Negation(part) if draw(st.integers(0, 4)) == 0 else part for part in parts)
     if len(parts) == 1:
         return parts[0]
@@ -170,11 +191,15 @@ class Readable(NamedTuple):
 def policies(draw: st.DrawFn, models: dict[str, Path]) -> Readable:
     """A whole policy over the models, which may go round for ever but for the runtime's own bound."""
     names = NAMES[: draw(st.integers(2, 3))]
-    go = draw(st.sampled_from([ir.To(name) for name in names]) | mixes(names))
+    starts = st.sampled_from([ir.To(name) for name in names]) | mixes(names)
+    prompt = Comparison(">", SignalOf("prompt_tokens"), Lit(9.0, "count"))
+    paid = Comparison("==", TIER, Lit("paid", "text"))
+    dial = Comparison("<=", ParamOf("tau", "nats"), Lit(1.2, "nats"))
+    guarded = draw(st.lists(st.sampled_from((prompt, paid, dial)), max_size=2))
     auto = ir.Automaton(
         policy="random",
         models=tuple(ir.ModelDecl(name, str(models[name]), HERE, "float64") for name in names),
-        start=(ir.StartRule(None, go, HERE),),
+        start=tuple(ir.StartRule(when, draw(starts), HERE) for when in (*guarded, None)),
         states=tuple(draw(states(name, names)) for name in names),
         span=HERE,
         params=(TAU,),

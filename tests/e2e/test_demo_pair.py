@@ -21,7 +21,10 @@ from tokenrouter.runtime.model import load_model
 from tokenrouter.runtime.reference import Reference
 from tokenrouter.runtime.reference.load import load
 
-pytestmark = pytest.mark.demo
+pytestmark = [
+    pytest.mark.demo,
+    pytest.mark.timeout(900),
+]  # loading alone takes a busy machine minutes
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.route"))
 TEXTS = ("The capital of France is", "def add(a, b):", "Once upon a time, 3 ships")

@@ -4,6 +4,8 @@ The models are the tiny ones behind paged tokens, so that a whole served crowd t
 scheduling, hand-off, state, sampling, signals and rules, on every path.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,9 @@ CONDITIONS = st.builds(
     deaths=st.integers(0, 2),
     aborts=st.integers(0, 3),
 )
+pytestmark = pytest.mark.timeout(900)
+TAUS = (1.2, 0.4, 2.5, 1.2, 0.0, 1.0)
+METADATA = ({}, {"tier": "paid"}, {"tier": 7.0}, {"tier": "free"}, {"other": "paid"}, {})
 QUICK = settings(
     max_examples=60,
     deadline=None,
@@ -42,7 +47,12 @@ def equal(bench, float64):
 
     def check(data, served_by=float64):
         plan = plan_from_ir(data.draw(policies(dict(bench.models))).auto)
-        wanted = requests(6, seed=data.draw(st.integers(0, 50)))
+        wanted = [
+            replace(request, params={"tau": tau}, metadata=metadata)
+            for request, tau, metadata in zip(
+                requests(6, seed=data.draw(st.integers(0, 50))), TAUS, METADATA, strict=True
+            )
+        ]
         conditions = data.draw(CONDITIONS)
         expected = traces(Reference(plan, models=float64(plan.models)), wanted)
 
@@ -67,6 +77,7 @@ def test_a_random_policy_is_served_so_by_the_real_decoder_too(equal, decoders, d
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @LONG
 @given(data=st.data())
 def test_many_random_policies_are_served_as_the_reference_runs_them(equal, data):
@@ -74,6 +85,7 @@ def test_many_random_policies_are_served_as_the_reference_runs_them(equal, data)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @settings(LONG, max_examples=500)
 @given(data=st.data())
 def test_many_random_policies_are_served_so_by_the_real_decoder_too(equal, decoders, data):
