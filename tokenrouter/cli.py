@@ -20,7 +20,7 @@ from typing import Protocol, cast
 import tokenrouter
 from tokenrouter import commands
 from tokenrouter.diagnostics import PolicyError
-from tokenrouter.errors import TokenRouterError
+from tokenrouter.errors import TokenRouterError, UsageError
 
 USAGE = """usage: trc VERB ...
 
@@ -34,10 +34,6 @@ verbs:
   trc compile examples/demo.route -o plan.json
   trc run plan.json --prompt "Name three rivers."
   trc serve plan.json --port 8000"""
-
-
-class UsageError(Exception):
-    """The arguments are wrong in a way that only the verb can tell; the message is one line."""
 
 
 class Verb(Protocol):

@@ -12,3 +12,7 @@ Problems of a policy are diagnostics (`tokenrouter.diagnostics`), problems of ou
 
 class TokenRouterError(Exception):
     """Something outside this program is wrong; `str(error)` is one line that says what and how to mend it."""
+
+
+class UsageError(TokenRouterError):
+    """The arguments of a command are wrong in a way that only the verb can tell; exit status 2."""

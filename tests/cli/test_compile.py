@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,10 +77,10 @@ def test_the_python_way_gives_the_same_plan(bench, tmp_path):
 
 def test_the_meaning_does_not_depend_on_where_the_models_lie(bench, tmp_path):
     here = write(bench, "demo", bench.text(example("demo")))
-    there = tmp_path / "elsewhere.route"
-    there.write_text("# from somewhere else\n" + bench.text(example("demo")), encoding="utf-8")
+    moved = shutil.copytree(bench.root, tmp_path / "moved") / "elsewhere.route"
+    moved.write_text("# from somewhere else\n" + here.read_text(encoding="utf-8"), encoding="utf-8")
 
-    one, other = tokenrouter.compile(here), tokenrouter.compile(there)
+    one, other = tokenrouter.compile(here), tokenrouter.compile(moved)
 
     assert one.models[0].use != other.models[0].use
     assert one.program_hash == other.program_hash
@@ -216,3 +217,16 @@ def test_an_enforced_bound_shows_in_the_plan(bench):
         ("share(large) <= 0.4", "enforced")
     ]
     assert [rule.source for rule in plan.programs[1].rules] == ["policy", "enforced", "fallback"]
+
+
+def test_the_paths_in_a_plan_hold_from_where_it_lies(bench, tmp_path):
+    policy = write(bench, "demo", bench.text(example("demo")))
+    assert 'use "small"' in policy.read_text(encoding="utf-8")
+    (tmp_path / "deep").mkdir()
+
+    assert trc("compile", policy, "-o", tmp_path / "deep" / "plan.json") == 0
+
+    for model in read(tmp_path / "deep" / "plan.json").models:
+        assert not Path(model.use).is_absolute()
+        assert (tmp_path / "deep" / model.use / "config.json").is_file()
+    assert Path(tokenrouter.compile(policy).models[0].use) == bench.models["small"].resolve()

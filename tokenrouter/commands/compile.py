@@ -67,13 +67,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
     """Compile, write where a file is named, and return the plan's text."""
+    from pathlib import Path
+
     from tokenrouter.compiler.compile import compile_resolved
     from tokenrouter.compiler.emit import Tuning
     from tokenrouter.dsl.render import print_diagnostics
     from tokenrouter.plan.io import encode, write
 
     tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget)
-    compiled = compile_resolved(resolved, tuning)
+    home = Path(args.output).parent if args.output is not None else Path()
+    compiled = compile_resolved(resolved, tuning, home)
     print_diagnostics(compiled.diagnostics, resolved.texts)
     plan = compiled.plan
     if args.output is not None:
@@ -94,7 +97,7 @@ def _ir(resolved: Resolved) -> str:
 
 def _sets(given: list[str]) -> dict[str, str]:
     """Return `--set` arguments by name; raises UsageError."""
-    from tokenrouter.cli import UsageError
+    from tokenrouter.errors import UsageError
 
     out = {}
     for text in given:

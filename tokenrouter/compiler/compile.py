@@ -12,7 +12,7 @@ from pathlib import Path
 from tokenrouter.compiler import claims, models, pipeline
 from tokenrouter.compiler.analyse import analysed, refuse
 from tokenrouter.compiler.emit import Tuning, emit
-from tokenrouter.compiler.gather import gather, head_digests
+from tokenrouter.compiler.gather import gather, head_digests, placed
 from tokenrouter.compiler.ir import Automaton, ClaimDecl
 from tokenrouter.compiler.lower import lower
 from tokenrouter.diagnostics import Diagnostic
@@ -44,7 +44,8 @@ def compile_policy(
 ) -> Plan:
     """Return the plan of a `.route` file; raises PolicyError, or another TokenRouterError.
 
-    `policy` picks one of several in the file, `sets` gives params other values. Paths of models are relative to the file.
+    `policy` picks one of several in the file, `sets` gives params other values. Paths of models are relative to the file,
+    and absolute in the plan.
     """
     tuning = Tuning(max_active, max_wait_ms, kv_budget)
     texts = {name: _text(value) for name, value in (sets or {}).items()}
@@ -59,8 +60,13 @@ def _text(value: str | float | bool) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def compile_resolved(resolved: hir.Resolved, tuning: Tuning = DEFAULT) -> Compiled:
-    """Return the plan of a resolved file that holds one policy; raises PolicyError."""
+def compile_resolved(
+    resolved: hir.Resolved, tuning: Tuning = DEFAULT, home: Path | None = None
+) -> Compiled:
+    """Return the plan of a resolved file that holds one policy; raises PolicyError.
+
+    `home` is the directory where the plan will lie: relative paths are written as seen from it, absolute without it.
+    """
     policy = resolved.only()
     auto, _ = analysed(resolved)
     base = Path(resolved.file).resolve().parent
@@ -69,6 +75,8 @@ def compile_resolved(resolved: hir.Resolved, tuning: Tuning = DEFAULT) -> Compil
     auto, found = pipeline.run(replace(lower(policy), vocabulary=facts[0].vocabulary.size))
     found += models.compare(auto, facts)
     refuse(resolved, found)
+    digests = head_digests(auto, base)
+    auto = placed(auto, base, home)
     plan = emit(
         auto,
         facts,
@@ -76,7 +84,7 @@ def compile_resolved(resolved: hir.Resolved, tuning: Tuning = DEFAULT) -> Compil
         provenance(resolved, auto),
         surface(policy, auto),
         [_claim(auto, claim) for claim in auto.claims],
-        head_digests(auto, base),
+        digests,
     )
     return Compiled(plan, auto, [*resolved.diagnostics, *found])
 

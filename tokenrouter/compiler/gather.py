@@ -6,6 +6,8 @@ A model that is not there, or is none, is the world's fault: `ModelError`, one l
 from __future__ import annotations
 
 import hashlib
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from tokenrouter.compiler.facts import Facts
@@ -44,6 +46,24 @@ def _facts(name: str, use: str, base: Path) -> Facts:
         )
     except ModelError as error:
         raise ModelError(f"model `{name}`: {error}") from None
+
+
+def placed(auto: Automaton, base: Path, home: Path | None) -> Automaton:
+    """Return the policy with its relative paths written so that they hold from `home`; absolute where that is None."""
+    models = tuple(replace(decl, use=_placed(decl.use, base, home)) for decl in auto.models)
+    heads = tuple(
+        decl if decl.kind == "python" else replace(decl, file=_placed(decl.file, base, home))
+        for decl in auto.heads
+    )
+    return replace(auto, models=models, heads=heads)
+
+
+def _placed(written: str, base: Path, home: Path | None) -> str:
+    """Return a relative path as seen from elsewhere; what is no path on this machine stays as it is."""
+    path = base / written
+    if os.path.isabs(written) or not path.exists():
+        return written
+    return str(path.resolve()) if home is None else os.path.relpath(path.resolve(), home.resolve())
 
 
 def head_digests(auto: Automaton, base: Path) -> dict[str, str]:
