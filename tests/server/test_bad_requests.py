@@ -49,7 +49,7 @@ def test_a_body_that_is_no_request(server, path, body):
         '"temperature": -0.1',
         '"top_p": 0',
         '"n": 1000000',
-        '"logprobs": 1',
+        '"logprobs": 21',
         '"logit_bias": {"191222": -100}',
         '"stop_token_ids": [5279552648203111001]',
         '"stop_token_ids": [-1]',

@@ -47,6 +47,7 @@ def test_every_option_is_documented(verb):
         (protocol.MAX_STOPS, "up to 64 of"),
         (protocol.MAX_STOP_CHARS, "up to 1,024 characters"),
         (protocol.MAX_STOP_IDS, "up to 256 ids"),
+        (protocol.MAX_TOP_LOGPROBS, "text: 0 to 20"),
         (protocol.MAX_METADATA, "up to 32 texts"),
         (protocol.MAX_METADATA_CHARS, "bools of up to 1,024 characters"),
         (service.BODY_LIMIT_BYTES >> 20, "a body above 4 MiB"),

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import math
 
 import httpx
 import openai
@@ -284,6 +285,77 @@ def test_health_and_readiness_are_told(server):
     assert ready.status_code == 200
     assert ready.json()["status"] == "ready"
     assert ready.json()["models"] == {"small": True, "large": True}
+
+
+@pytest.mark.parametrize("most", [None, 3])
+def test_a_chat_tells_bytes_and_log_probabilities_that_belong_to_its_text(client, most):
+    given = {"model": "ping_pong", "messages": [{"role": "user", "content": HARD}], "seed": 3}
+    given |= {"max_tokens": 40, "temperature": 1, "logprobs": True, "top_logprobs": most}
+
+    [choice] = client.chat.completions.create(**given).choices
+    told = []
+    for chunk in client.chat.completions.create(stream=True, **given):
+        told += chunk.choices[0].logprobs.content
+
+    content = choice.logprobs.content
+    assert told == content
+    raw = b"".join(bytes(token.bytes) for token in content)
+    assert raw.decode("utf-8", "replace") == choice.message.content
+    assert all(token.logprob <= 0 and len(token.top_logprobs) == (most or 0) for token in content)
+
+
+def test_the_likeliest_tokens_come_best_first_and_hold_what_a_greedy_model_wrote(client):
+    given = {"model": "ping_pong", "messages": [{"role": "user", "content": HARD}]}
+    given |= {"max_tokens": 40, "temperature": 0, "logprobs": True, "top_logprobs": 20}
+
+    [choice] = client.chat.completions.create(**given).choices
+
+    for token in choice.logprobs.content:
+        values = [each.logprob for each in token.top_logprobs]
+        assert values == sorted(values, reverse=True)
+        assert sum(math.exp(value) for value in values) <= 1 + 1e-9
+        assert token.logprob == pytest.approx(values[0])
+        assert token.bytes == token.top_logprobs[0].bytes
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_text_completion_tells_where_in_its_text_each_token_stands(client, most):
+    given = {"temperature": 1, "max_tokens": 40, "logprobs": most, "extra_body": TRACED}
+
+    [choice] = ask(client, **given).choices
+
+    trace = [t for t in choice.route["trace"] if t["text"]]
+    told = choice.logprobs
+    offsets = dict(zip(told.text_offset, told.tokens, strict=True))
+    at = 0
+    for token in trace:
+        assert at in offsets
+        at += len(token["text"])
+    assert len(told.tokens) == len(told.token_logprobs) == len(told.text_offset)
+    if most:
+        for token, logprob, top in zip(
+            told.tokens, told.token_logprobs, told.top_logprobs, strict=True
+        ):
+            assert top[token] == pytest.approx(logprob) and most <= len(top) <= most + 1
+    else:
+        assert told.top_logprobs is None
+
+
+def test_one_request_for_log_probabilities_tells_none_to_its_neighbours(server):
+    async def crowd():
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="x", max_retries=0) as client:
+            alone = await ask(client, temperature=1, logprobs=2)
+            asked = [ask(client, temperature=1, logprobs=2 * (i % 2) or None) for i in range(8)]
+            return alone, await asyncio.gather(*asked)
+
+    alone, together = asyncio.run(crowd())
+
+    assert [one.choices[0].logprobs is None for one in together] == [True, False] * 4
+    assert {one.choices[0].text for one in together} == {alone.choices[0].text}
+    told = alone.choices[0].logprobs
+    for one in together[1::2]:
+        assert one.choices[0].logprobs.tokens == told.tokens
+        assert one.choices[0].logprobs.token_logprobs == pytest.approx(told.token_logprobs)
 
 
 @pytest.mark.parametrize("text", PROMPTS)

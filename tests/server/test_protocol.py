@@ -152,15 +152,25 @@ def test_what_is_not_supported_is_refused_and_taken_where_it_asks_for_nothing(fi
 def test_every_field_is_either_read_or_named_as_without_effect_or_unsupported():
     used = {"model", "n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k"}
     used |= {"min_p", "seed", "stop", "stop_token_ids", "ignore_eos", "stream", "stream_options"}
-    used |= {"route", "prompt", "messages"}
+    used |= {"route", "prompt", "messages", "logprobs", "top_logprobs"}
 
     for kind in (CompletionRequest, ChatRequest):
         assert set(kind.__struct_fields__) <= used | set(NEUTRAL) | set(NO_EFFECT)
     assert set(NO_EFFECT) <= set(GenerationRequest.__struct_fields__)
 
 
-def test_zero_logprobs_of_a_text_completion_ask_for_something():
-    assert refusal(completion, logprobs=0)["param"] == "logprobs"
+def test_log_probabilities_are_asked_for_in_two_ways():
+    assert completion().n_top_logprobs is None
+    assert completion(logprobs=0).n_top_logprobs == 0
+    assert completion(logprobs=5).n_top_logprobs == 5
+    assert chat(logprobs=False, top_logprobs=0).n_top_logprobs is None
+    assert chat(logprobs=True).n_top_logprobs == 0
+    assert chat(logprobs=True, top_logprobs=20).n_top_logprobs == 20
+
+    assert refusal(completion, logprobs=21)["param"] == "logprobs"
+    assert refusal(completion, logprobs=True)["param"] == "logprobs"
+    assert refusal(chat, logprobs=True, top_logprobs=21)["param"] == "top_logprobs"
+    assert refusal(chat, top_logprobs=1)["param"] == "top_logprobs"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     min_p: float = 0.0
     max_tokens: int = 16
     ignore_eos: bool = False
+    top_logprobs: int = 0  # most likely tokens that come with each committed one
     stop_ids: list[int] = []  # ids that end the request, beside the plan's `eos_ids`
 
 
@@ -110,6 +111,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     model: int
     rule: int | None  # of the model's program; None inside a borrowed stay
     logprob: float  # of the token under the raw distribution
+    top: list[tuple[int, float]] = []  # the most likely ids and their log probabilities, best first
     signals: dict[str, float] = {}  # by signal text; only where the request is traced
     state: RouteState  # after this token
     finish: Literal["stop", "length"] | None = None

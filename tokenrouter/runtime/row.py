@@ -68,6 +68,7 @@ class Row:
         "sequence",
         "signals",
         "token",
+        "top",
         "values",
         "values_at",
         "windows",
@@ -80,6 +81,9 @@ class Row:
         self.at = -1  # row in the output
         self.token = -1  # the candidate
         self.logprob = 0.0  # of the candidate, raw
+        self.top: list[
+            tuple[int, float]
+        ] = []  # ids and log probabilities, where they are asked for
         self.values: Values | None = None  # of the program's nodes; None before `signals`
         self.values_at = -1  # row in the values
         self.windows = chunk.sequence.state.windows  # as this step leaves them

@@ -35,3 +35,17 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
     tokens, logprobs = output.tokens.tolist(), output.figure(LOGPROB).tolist()
     for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
         row.token, row.logprob = token, logprob
+    _name_the_likeliest(output, rows)
+
+
+def _name_the_likeliest(output: Output, rows: list[Row]) -> None:
+    """Give each row that asks for them its most likely tokens; banned ones are none of them."""
+    most = max((row.sequence.sampling.top_logprobs for row in rows), default=0)
+    if most == 0:
+        return
+    dtype = torch.promote_types(output.logits.dtype, torch.float32)
+    logprobs = torch.log_softmax(output.logits.to(dtype), dim=-1)
+    values, ids = logprobs.topk(min(most, logprobs.shape[-1]), dim=-1)  # [B, most]
+    for row, row_ids, row_values in zip(rows, ids.tolist(), values.tolist(), strict=True):
+        found = [(i, v) for i, v in zip(row_ids, row_values, strict=True) if v > float("-inf")]
+        row.top = found[: row.sequence.sampling.top_logprobs]

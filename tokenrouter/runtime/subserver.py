@@ -272,6 +272,7 @@ class Subserver:
                 model=self.model,
                 rule=decision.rule,
                 logprob=row.logprob,
+                top=row.top,
                 signals=row.signals,
                 state=sequence.state,
                 finish=end,

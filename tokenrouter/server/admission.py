@@ -46,6 +46,7 @@ class Work:
     metadata: Metadata
     stops: Automaton
     traced: bool
+    n_top_logprobs: int | None  # None where no log probabilities are asked for
 
 
 class Limits(NamedTuple):
@@ -81,6 +82,7 @@ def prepare(
         metadata=_metadata(plan, route.metadata or {}),
         stops=Automaton(request.stops),
         traced=request.traces,
+        n_top_logprobs=request.n_top_logprobs,
     )
 
 
@@ -187,4 +189,5 @@ def _sampling(
         max_tokens=limits.context - n_prompt if max_tokens is None else max_tokens,
         ignore_eos=bool(request.ignore_eos),
         stop_ids=stop_ids,
+        top_logprobs=request.n_top_logprobs or 0,
     )

@@ -15,10 +15,12 @@ from msgspec import UNSET, UnsetType
 
 from tokenrouter.server.admission import Work
 from tokenrouter.server.generation import Generation, Progress
+from tokenrouter.server.logprobs import LogprobWriter
 from tokenrouter.server.replies import (
     AnswerMessage,
     ChatChoice,
     ChatChunk,
+    ChatLogprobs,
     ChatPiece,
     ChatReply,
     Delta,
@@ -55,6 +57,7 @@ class Answer:
     reporter: Reporter
     work: Work
     generation: Generation
+    logprobs: list[LogprobWriter]  # by choice
     created: int
     id: str = ""
     _opened: set[int] = field(default_factory=set)  # choices whose first chunk is sent
@@ -83,6 +86,7 @@ class Answer:
                     index=i,
                     message=AnswerMessage(content=shown.text),
                     finish_reason=shown.finish,
+                    logprobs=self._chat_logprobs(i, shown.tokens),
                     route=self._route(i, shown.tokens),
                 )
                 for i, shown in enumerate(done)
@@ -93,10 +97,11 @@ class Answer:
     async def events(self, with_usage: bool) -> AsyncGenerator[bytes, None]:
         """Yield the chunks of a stream, encoded."""
         usage: UnsetType | None = None if with_usage else UNSET
+        told = self.work.traced or self.work.n_top_logprobs is not None
         async with aclosing(self.generation.run()) as run:
             async for progress in run:
                 shown = progress.shown
-                if shown.text or shown.finish or (self.work.traced and shown.tokens):
+                if shown.text or shown.finish or (told and shown.tokens):
                     yield encode(self._chunk([progress], usage))
         if with_usage:
             yield encode(self._chunk([], self.usage()))
@@ -123,17 +128,30 @@ class Answer:
         return self.generation.transcripts[index].finish or "length"  # no token was asked for
 
     def _text_choice(self, progress: Progress) -> TextChoice:
-        index, (text, _, finish) = progress
-        route = self._progress_route(progress)
-        return TextChoice(index=index, text=text, finish_reason=finish, route=route)
+        index, (text, tokens, finish) = progress
+        n_top = self.work.n_top_logprobs
+        return TextChoice(
+            index=index,
+            text=text,
+            finish_reason=finish,
+            logprobs=None if n_top is None else self.logprobs[index].text(tokens, n_top > 0),
+            route=self._progress_route(progress),
+        )
 
     def _piece(self, progress: Progress) -> ChatPiece:
-        index, (text, _, finish) = progress
+        index, (text, tokens, finish) = progress
         role: Literal["assistant"] | UnsetType = UNSET if index in self._opened else "assistant"
         self._opened.add(index)
-        delta = Delta(role=role, content=text)
-        route = self._progress_route(progress)
-        return ChatPiece(index=index, delta=delta, finish_reason=finish, route=route)
+        return ChatPiece(
+            index=index,
+            delta=Delta(role=role, content=text),
+            finish_reason=finish,
+            logprobs=self._chat_logprobs(index, tokens),
+            route=self._progress_route(progress),
+        )
+
+    def _chat_logprobs(self, index: int, tokens: list[Written]) -> ChatLogprobs | None:
+        return None if self.work.n_top_logprobs is None else self.logprobs[index].chat(tokens)
 
     def _progress_route(self, progress: Progress) -> RouteReport | UnsetType:
         """Return the totals with the finish, the tokens before it where they are asked for."""

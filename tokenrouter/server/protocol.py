@@ -26,6 +26,7 @@ MAX_STOP_CHARS = 1024
 MAX_STOP_IDS = 256
 MAX_METADATA = 32
 MAX_METADATA_CHARS = 1024
+MAX_TOP_LOGPROBS = 20
 SEED_LOW, SEED_HIGH = -(2**63), 2**64 - 1
 
 NO_EFFECT = (
@@ -45,8 +46,6 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (1,),
     "length_penalty": (1,),
     "logit_bias": ({},),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "echo": (False,),
     "suffix": ("",),
     "best_of": (1,),
@@ -64,6 +63,7 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "min_tokens": (0,),
 }
 
+TopLogprobs = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOP_LOGPROBS)]
 Metadata = dict[str, str | float | bool]
 
 
@@ -114,7 +114,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     repetition_penalty: Any = None
     length_penalty: Any = None
     logit_bias: Any = None
-    logprobs: Any = None
     response_format: Any = None
     min_tokens: Any = None
 
@@ -131,6 +130,11 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @property
+    def n_top_logprobs(self) -> int | None:
+        """The most likely tokens to name with each; None where no log probabilities are asked for."""
+        return None
+
+    @property
     def traces(self) -> bool:
         """Whether the answer holds model, rule and signals of each token."""
         return bool(self.route and self.route.trace)
@@ -140,10 +144,16 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unk
     """`POST /v1/completions`."""
 
     prompt: str | list[str | int | list[int]]
+    logprobs: TopLogprobs | None = None  # 0 tells of the tokens themselves
 
     echo: Any = None
     suffix: Any = None
     best_of: Any = None
+
+    @property
+    def n_top_logprobs(self) -> int | None:
+        """As many as `logprobs` says."""
+        return self.logprobs
 
     def prompts(self) -> list[str | list[int]]:
         """The prompts, one or several, as text or as token ids."""
@@ -201,8 +211,9 @@ class ChatRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unknown_f
 
     messages: list[Message]
     max_completion_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: TopLogprobs | None = None
 
-    top_logprobs: Any = None
     tools: Any = None
     tool_choice: Any = None
     functions: Any = None
@@ -213,6 +224,11 @@ class ChatRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unknown_f
     web_search_options: Any = None
     reasoning_effort: Any = None
     verbosity: Any = None
+
+    @property
+    def n_top_logprobs(self) -> int | None:
+        """As many as `top_logprobs` says, where `logprobs` is set."""
+        return (self.top_logprobs or 0) if self.logprobs else None
 
 
 def turns(messages: list[Message]) -> list[dict[str, str]]:
@@ -296,6 +312,8 @@ def _check(request: GenerationRequest) -> None:
     if request.stream_options is not None and request.stream_options.include_obfuscation:
         field = "stream_options.include_obfuscation"
         raise bad_request(f"`{field}` is not supported yet", field, "unsupported")
+    if isinstance(request, ChatRequest) and request.top_logprobs and not request.logprobs:
+        raise bad_request("`top_logprobs` needs `logprobs`", "top_logprobs")
     if request.seed is not None and not SEED_LOW <= request.seed <= SEED_HIGH:
         raise bad_request("`seed` exceeds 64 bits", "seed")
     if len(request.stops) > MAX_STOPS:

@@ -60,13 +60,46 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens_details: CompletionTokensDetails
 
 
+class TopLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the most likely tokens at a position."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """A token of a chat's answer."""
+
+    token: str
+    logprob: float
+    bytes: list[int]  # of the token alone; a character may be spread over several
+    top_logprobs: list[TopLogprob]  # best first
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of a chat's answer, or of a piece of it."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class TextLogprobs(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of a text completion, or of a piece of it; one entry a token in each list."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]] | None  # the token itself is always among them
+    text_offset: list[int]  # characters of the choice's text before the token
+
+
 class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A choice of a text completion, whole or a piece of it."""
 
     index: int
     text: str
     finish_reason: Finish | None
-    logprobs: None = None
+    logprobs: TextLogprobs | None = None
     route: RouteReport | UnsetType = UNSET
 
 
@@ -84,7 +117,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     message: AnswerMessage
     finish_reason: Finish | None
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     route: RouteReport | UnsetType = UNSET
 
 
@@ -101,7 +134,7 @@ class ChatPiece(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     delta: Delta
     finish_reason: Finish | None
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     route: RouteReport | UnsetType = UNSET
 
 

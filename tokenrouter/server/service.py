@@ -21,6 +21,7 @@ from tokenrouter.server.answer import Answer
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import bad_request, no_such_model, not_ready
 from tokenrouter.server.generation import Generation
+from tokenrouter.server.logprobs import LogprobWriter
 from tokenrouter.server.protocol import (
     ChatRequest,
     CompletionRequest,
@@ -101,10 +102,13 @@ class Service:
         context = self.limits.context
         return ModelCard(id=self.name, created=self.created, context=context, route=route)
 
+    @property
+    def hidden(self) -> frozenset[int]:
+        """Ids without text: special and end-of-sequence tokens."""
+        return self.tokenizer.special_ids | set(self.plan.tokenizer.eos_ids)
+
     def _new_detokenizer(self) -> Detokenizer:
-        """Return a detokenizer that hides special and end-of-sequence tokens."""
-        hidden = self.tokenizer.special_ids | set(self.plan.tokenizer.eos_ids)
-        return Detokenizer(self.tokenizer.id_to_bytes, hidden)
+        return Detokenizer(self.tokenizer.id_to_bytes, self.hidden)
 
     async def encode(self, prompt: str | list[dict[str, str]]) -> list[int]:
         """Return the ids of a text, or of a conversation through the chat template; refuse what has none."""
@@ -154,6 +158,7 @@ class Service:
             reporter=Reporter(self.plan),
             work=work,
             generation=Generation(self.client, work, self._new_detokenizer),
+            logprobs=[LogprobWriter(self.tokenizer.id_to_bytes, self.hidden) for _ in work.jobs],
             created=int(time.time()),
         )
 
