@@ -150,3 +150,15 @@ def test_what_is_no_trace_is_refused_in_a_line(file, tmp_path, capsys):
 
     assert cli.main(["explain", str(file), "--analyze", str(tmp_path / "t")]) == 1
     assert "t, line 1: not a line of a trace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", ["TR2301", "tr2301"])
+def test_explain_prints_the_page_of_a_code(code, capsys):
+    assert cli.main(["explain", code]) == 0
+    assert capsys.readouterr().out.startswith("# TR2301: a rule that can never fire\n")
+
+
+def test_an_unknown_code_is_told_in_a_line(capsys):
+    assert cli.main(["explain", "TR2399"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("trc explain: there is no code `TR2399`") and len(err.splitlines()) == 1

@@ -75,7 +75,7 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
     from tokenrouter.plan.io import encode, write
 
     tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget)
-    home = Path(args.output).parent if args.output is not None else Path()
+    home = None if args.output is None else Path(args.output).parent
     compiled = compile_resolved(resolved, tuning, home)
     print_diagnostics(compiled.diagnostics, resolved.texts)
     plan = compiled.plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 NAME = "explain"
 HELP = "show a plan the way a database shows a query plan, or the page of a diagnostic"
@@ -20,6 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the page."""
+    if re.fullmatch(r"[Tt][Rr]\d+", args.what):
+        return _code(args.what.upper())
     from tokenrouter.plan.io import read
     from tokenrouter.plan.show import show
 
@@ -30,4 +33,20 @@ def run(args: argparse.Namespace) -> int:
     from tokenrouter.plan.analyze import analyze, read_trace
 
     print(analyze(plan, read_trace(args.analyze, plan)), end="")
+    return 0
+
+
+def _code(code: str) -> int:
+    """Print what a code means."""
+    from tokenrouter.diagnostics import CODES
+    from tokenrouter.dsl.nearest import nearest
+    from tokenrouter.dsl.pages import page
+    from tokenrouter.errors import TokenRouterError
+
+    text = page(code)
+    if text is None:
+        near = nearest(code, CODES)
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise TokenRouterError(f"there is no code `{code}`{hint}")
+    print(text, end="" if text.endswith("\n") else "\n")
     return 0
