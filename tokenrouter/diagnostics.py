@@ -113,6 +113,13 @@ CODES: dict[str, Code] = {
     "TR4102": Code("warning", "ends of sequence that differ"),
     "TR4103": Code("warning", "chat templates that differ"),
     "TR4104": Code("error", "fewer rows than ids"),
+    # Restricted Python
+    "TR6001": Code("error", "a file that is not Python"),
+    "TR6002": Code("error", "a statement outside the subset of Python"),
+    "TR6003": Code("error", "an import of something else"),
+    "TR6004": Code("error", "an expression outside the subset of Python"),
+    "TR6005": Code("error", "a step function of another form"),
+    "TR6006": Code("error", "the wrong arguments of a declaration"),
 }
 
 

@@ -17,8 +17,12 @@ WITH_MODELS = sorted(code for code in CODES if code.startswith("TR4"))
 ALONE = sorted(set(CODES) - set(ARGUMENTS) - set(WITH_MODELS))
 
 
+def file(code):
+    return f"{code}.py" if code.startswith("TR6") else f"{code}.route"
+
+
 def codes(text, code):
-    return [d.code for d in everything(text, f"{code}.route").diagnostics]
+    return [d.code for d in everything(text, file(code)).diagnostics]
 
 
 def test_pages_and_codes_are_the_same_set():
@@ -37,9 +41,9 @@ def test_a_page_has_its_title_severity_and_sections(code):
 def test_the_bad_example_raises_exactly_its_code(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bad = examples(page(code)).bad
-    (tmp_path / f"{code}.route").write_text(bad, encoding="utf-8")  # TR1202 imports itself
+    (tmp_path / file(code)).write_text(bad, encoding="utf-8")  # TR1202 imports itself
 
-    found = everything(bad, f"{code}.route").diagnostics
+    found = everything(bad, file(code)).diagnostics
 
     assert [d.code for d in found] == [code]
     assert found[0].severity == CODES[code].severity

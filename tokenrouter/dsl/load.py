@@ -111,8 +111,12 @@ class _Files:
 
 
 def parse_any(source: Source) -> Tree:
-    """Return the tree of a `.route` or, by its name, a Python source."""
-    return parse(source)
+    """Return the tree of a `.route` file, or, going by its name, of a Python source."""
+    if not source.name.endswith(".py"):
+        return parse(source)
+    from tokenrouter.dsl.python import parse_python  # noqa: PLC0415 most files need none of it
+
+    return parse_python(source)
 
 
 def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool) -> hir.Resolved:
@@ -130,7 +134,15 @@ def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool
     made = [_complete(scope, read, policies) for _, read in policies if read is not None]
     if policy is not None or one:
         made = _choose(found, main, made, policy)
-    return hir.Resolved(filename, tuple(made), tuple(found.finish()), files.texts)
+    diagnostics = tuple(_in_its_language(d) for d in found.finish())
+    return hir.Resolved(filename, tuple(made), diagnostics, files.texts)
+
+
+def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
+    """Return a diagnostic without the fix that is written in the other spelling."""
+    if not diagnostic.span.file.endswith(".py") or diagnostic.code.startswith("TR1"):
+        return diagnostic  # a respelt name is the same in both
+    return replace(diagnostic, fix=None)
 
 
 def _header(found: Findings, tree: Tree) -> None:

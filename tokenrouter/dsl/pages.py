@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-_BLOCK = re.compile(r"```route\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"```(?:route|python)\n(.*?)```", re.DOTALL)
 
 
 class Examples(NamedTuple):

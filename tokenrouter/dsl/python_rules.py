@@ -1,0 +1,342 @@
+"""Policies of restricted Python -> members, rules and actions of the syntax tree."""
+
+from __future__ import annotations
+
+import ast as py
+from typing import cast
+
+from tokenrouter.dsl import ast
+from tokenrouter.dsl.nearest import did_you_mean
+from tokenrouter.dsl.python_expr import PythonExpressions
+
+ACTIONS = ("commit", "retry", "borrow", "stop")
+
+
+class PythonRules(PythonExpressions):
+    """Reads classes and step functions."""
+
+    # Calls and functions
+
+    def arguments(
+        self, call: py.Call, places: tuple[str, ...], words: tuple[str, ...]
+    ) -> dict[str, py.expr]:
+        """Return the arguments of a declaring call by name."""
+        found: dict[str, py.expr] = {}
+        for at, value in enumerate(call.args):
+            if at >= len(places) or isinstance(value, py.Starred):
+                raise self.wrong("TR6006", "there are too many arguments", value)
+            found[places[at]] = value
+        for keyword in call.keywords:
+            name = keyword.arg or "**"
+            if name not in (*places, *words):
+                raise self.wrong(
+                    "TR6006",
+                    f"there is no argument `{name}`",
+                    keyword,
+                    did_you_mean(name, [*places, *words]),
+                )
+            if name in found:
+                raise self.wrong("TR6006", f"`{name}` is given twice", keyword)
+            found[name] = keyword.value
+        return found
+
+    def argument(self, node: py.FunctionDef | py.Lambda) -> str:
+        """Return the name of the one argument of a function (behind `self`, where that is there)."""
+        names = [arg.arg for arg in node.args.args if arg.arg != "self"]
+        more = node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults
+        if len(names) != 1 or more:
+            raise self.wrong("TR6005", "this function takes one argument, the step", node)
+        return names[0]
+
+    def named(self, node: py.FunctionDef | py.ClassDef) -> ast.Tok:
+        """Return the name of a function or class, in its place."""
+        word = "class " if isinstance(node, py.ClassDef) else "def "
+        start = self.offset(node.lineno, node.col_offset)
+        at = self.source.text.index(node.name, start + len(word) - 1)
+        return ast.Tok(at, at + len(node.name), "NAME", node.name)
+
+    # A policy's members
+
+    def members(self, call: py.Call) -> list[ast.Member]:
+        """Return what `@policy(...)` says."""
+        given = self.arguments(
+            call, (), ("start", "claims", "objective", "speed", "fallback", "template_from")
+        )
+        made: list[ast.Member] = []
+        if "start" in given:
+            made.append(ast.Start(*self.range(given["start"]), self._first(given["start"])))
+        if "fallback" in given:
+            made.append(ast.Fallback(*self.range(given["fallback"]), self.name(given["fallback"])))
+        if "template_from" in given:
+            made.append(
+                ast.Template(*self.range(given["template_from"]), self.name(given["template_from"]))
+            )
+        if "objective" in given or "speed" in given:
+            made.append(self._objective(given))
+        claims = given.get("claims")
+        if claims is not None:
+            if not isinstance(claims, (py.List, py.Tuple)):
+                raise self.wrong("TR6006", "`claims` takes a list", claims)
+            made += [self._claim(item) for item in claims.elts]
+        return made
+
+    def _objective(self, given: dict[str, py.expr]) -> ast.Objective:
+        place = given.get("objective") or given["speed"]
+        start, end = self.range(place)
+        text = self.string(given["objective"]).text[1:-1] if "objective" in given else "throughput"
+        where = None
+        if "speed" in given:
+            speed = self.read(given["speed"], "")
+            left = ast.Reference(start, end, ast.Tok(start, end, "NAME", "speed"))
+            where = ast.Comparison(
+                *self.range(given["speed"]), (left, speed), (ast.Tok(start, end, "COMPARE", ">="),)
+            )
+        return ast.Objective(start, end, ast.Tok(start, end, "NAME", text), where)
+
+    def _claim(self, node: py.expr) -> ast.Claim:
+        word = node.func.id if isinstance(node, py.Call) and isinstance(node.func, py.Name) else ""
+        if not isinstance(node, py.Call) or word not in ("enforce", "guarantee"):
+            raise self.wrong("TR6006", "a claim is `enforce(...)` or `guarantee(...)`", node)
+        given = self.arguments(node, ("bound",), ())
+        if "bound" not in given:
+            raise self.wrong("TR6006", f"`{word}` takes a bound", node)
+        keyword = self.tok(node.func, word.upper(), word)
+        return ast.Claim(*self.range(node), keyword, self.read(given["bound"], ""))
+
+    def method(self, node: py.stmt) -> ast.Member:
+        """Return the block of rules that a method is."""
+        if not isinstance(node, py.FunctionDef) or len(node.decorator_list) != 1:
+            raise self.wrong(
+                "TR6002", "a policy holds functions decorated with `@at(MODEL)` or `@start`", node
+            )
+        decorator = node.decorator_list[0]
+        step = self.argument(node)
+        start, end = self.range(node)
+        if isinstance(decorator, py.Name) and decorator.id == "start":
+            rules = self._rules(node, step)
+            made = tuple(
+                ast.StartRule(
+                    a, b, None if when is None else self.read(when, step), self._first(value)
+                )
+                for a, b, when, value in rules
+            )
+            return ast.Start(start, end, ast.StartRules(start, end, made))
+        if not (
+            isinstance(decorator, py.Call)
+            and isinstance(decorator.func, py.Name)
+            and decorator.func.id == "at"
+        ):
+            raise self.wrong(
+                "TR6002",
+                "a policy holds functions decorated with `@at(MODEL)` or `@start`",
+                decorator,
+            )
+        given = self.arguments(decorator, ("of",), ())
+        if "of" not in given:
+            raise self.wrong("TR6006", "`at` takes a model, or `ANY`", decorator)
+        model = self.name(given["of"])
+        if model.text == "ANY":
+            model = ast.Tok(model.start, model.end, "ANY", "any")
+        read = []
+        for a, b, when, value in self._rules(node, step):
+            guard = None if when is None else self.read(when, step)
+            action, sets = self.action(value, step)
+            read.append(ast.Rule(a, b, guard, action, sets))
+        return ast.At(start, end, model, tuple(read))
+
+    def _rules(
+        self, node: py.FunctionDef, step: str
+    ) -> list[tuple[int, int, py.expr | None, py.expr]]:
+        """Return the rules of a body: `if CONDITION: return ACTION` one after the other, then `return ACTION`."""
+        found: list[tuple[int, int, py.expr | None, py.expr]] = []
+        body = list(node.body)
+        while body:
+            part = body.pop(0)
+            if (
+                isinstance(part, py.Expr)
+                and isinstance(part.value, py.Constant)
+                and isinstance(part.value.value, str)
+            ):
+                continue
+            if isinstance(part, py.Return) and part.value is not None:
+                found.append((*self.range(part), None, part.value))
+                if body:
+                    raise self.wrong(
+                        "TR6005", "nothing behind this `return` is ever reached", body[0]
+                    )
+                return found
+            if (
+                not isinstance(part, py.If)
+                or len(part.body) != 1
+                or not isinstance(part.body[0], py.Return)
+                or part.body[0].value is None
+            ):
+                raise self.wrong(
+                    "TR6005",
+                    "a step function holds `if CONDITION: return ACTION`, and a last `return ACTION`",
+                    part,
+                    "join conditions with `and`; keep what must be remembered in a `var`",
+                )
+            first, _ = self.range(part)
+            _, last = self.range(part.body[0])
+            found.append((first, last, part.test, part.body[0].value))
+            body = [*part.orelse, *body]
+        raise self.wrong(
+            "TR6005", "a step function ends with `return ACTION`", node, "add `return commit()`"
+        )
+
+    # Actions
+
+    def _first(self, node: py.expr) -> ast.Tok | ast.Mix:
+        return self.mix(node) if isinstance(node, py.Call) else self.name(node)
+
+    def action(self, node: py.expr, step: str) -> tuple[ast.Action, tuple[ast.Set, ...]]:
+        """Return an action and what it sets."""
+        word = node.func.id if isinstance(node, py.Call) and isinstance(node.func, py.Name) else ""
+        if not isinstance(node, py.Call) or word not in ACTIONS:
+            raise self.wrong(
+                "TR6004", "an action must stand here", node, did_you_mean(word, ACTIONS)
+            )
+        start, end = self.range(node)
+        if word == "borrow":
+            given = self.arguments(node, ("of", "n"), ("until", "most", "set"))
+            return self._borrow(node, given, step), self._sets(given, step)
+        if word == "commit":
+            given = self.arguments(node, ("then",), ("set",))
+            then = self._then(given["then"], step) if "then" in given else None
+            return ast.Commit(start, end, then), self._sets(given, step)
+        if word == "stop":
+            return ast.Stop(start, end), self._sets(self.arguments(node, (), ("set",)), step)
+        given = self.arguments(node, ("of",), ("set",))
+        if "of" not in given:
+            raise self.wrong("TR6006", "`retry` takes a model", node)
+        return ast.Retry(start, end, self.name(given["of"])), self._sets(given, step)
+
+    def _then(self, node: py.expr, step: str) -> ast.Tok | ast.Mix | ast.Borrow:
+        if (
+            isinstance(node, py.Call)
+            and isinstance(node.func, py.Name)
+            and node.func.id == "borrow"
+        ):
+            return self._borrow(node, self.arguments(node, ("of", "n"), ("until", "most")), step)
+        return self._first(node)
+
+    def _borrow(self, node: py.Call, given: dict[str, py.expr], step: str) -> ast.Borrow:
+        start, end = self.range(node)
+        if (
+            "of" not in given
+            or ("n" in given) == ("until" in given)
+            or ("until" in given) != ("most" in given)
+        ):
+            raise self.wrong(
+                "TR6006",
+                "a stay is `borrow(M, n)` or `borrow(M, until=lambda step: ..., most=n)`",
+                node,
+            )
+        stay: ast.For | ast.Until
+        if "n" in given:
+            stay = ast.For(*self.range(given["n"]), self.read(given["n"], step))
+        else:
+            until = given["until"]
+            if not isinstance(until, py.Lambda):
+                raise self.wrong("TR6006", "`until` takes `lambda step: CONDITION`", until)
+            condition = self.read(until.body, self.argument(until))
+            stay = ast.Until(*self.range(until), condition, self.read(given["most"], step))
+        return ast.Borrow(start, end, self.name(given["of"]), stay)
+
+    def mix(self, node: py.expr) -> ast.Mix:
+        """Return a mixture."""
+        named = (
+            isinstance(node, py.Call) and isinstance(node.func, py.Name) and node.func.id == "mix"
+        )
+        if (
+            not named
+            or not isinstance(node, py.Call)
+            or len(node.args) != 1
+            or not isinstance(node.args[0], py.Dict)
+        ):
+            raise self.wrong("TR6006", "a mixture is `mix({MODEL: weight, ...})`", node)
+        shares = []
+        for key, value in zip(node.args[0].keys, node.args[0].values, strict=True):
+            if key is None:
+                raise self.wrong("TR6006", "a mixture names its models", value)
+            start, end = self.range(key)[0], self.range(value)[1]
+            shares.append(ast.Share(start, end, self.name(key), self.literal(value)))
+        return ast.Mix(*self.range(node), tuple(shares))
+
+    def _sets(self, given: dict[str, py.expr], step: str) -> tuple[ast.Set, ...]:
+        if "set" not in given:
+            return ()
+        node = given["set"]
+        if not isinstance(node, py.Dict) or None in node.keys:
+            raise self.wrong("TR6006", "`set` takes `{VAR: value}`", node)
+        keys = cast("list[py.expr]", node.keys)
+        return tuple(
+            ast.Set(
+                self.range(key)[0], self.range(value)[1], self.name(key), self.read(value, step)
+            )
+            for key, value in zip(keys, node.values, strict=True)
+        )
+
+    # Tests
+
+    def test(self, node: py.stmt, call: py.Call) -> ast.Test:
+        """Return a test block."""
+        given = self.arguments(call, ("name",), ("of", "cases"))
+        cases = given.get("cases")
+        if "name" not in given or "of" not in given or not isinstance(cases, (py.List, py.Tuple)):
+            raise self.wrong("TR6006", '`test("NAME", of=POLICY, cases=[case(...), ...])`', call)
+        read = tuple(self._case(item) for item in cases.elts)
+        return ast.Test(*self.range(node), self.string(given["name"]), self.name(given["of"]), read)
+
+    def _case(self, node: py.expr) -> ast.Case:
+        if (
+            not isinstance(node, py.Call)
+            or not isinstance(node.func, py.Name)
+            or node.func.id != "case"
+        ):
+            raise self.wrong("TR6006", "a test holds `case(...)`", node)
+        given = self.arguments(node, (), ("at", "given", "expect"))
+        if "expect" not in given:
+            raise self.wrong("TR6006", "a case says what it expects", node)
+        model = self.name(given["at"]) if "at" in given else None
+        supposed = given.get("given")
+        if supposed is not None and (not isinstance(supposed, py.Dict) or None in supposed.keys):
+            raise self.wrong("TR6006", '`given` takes `{"signal": value}`', supposed)
+        givens = (
+            []
+            if supposed is None
+            else [
+                self._given(cast("py.expr", key), value)
+                for key, value in zip(supposed.keys, supposed.values, strict=True)
+            ]
+        )
+        expect, sets = (
+            (self._first(given["expect"]), ())
+            if model is None
+            else self.action(given["expect"], "")
+        )
+        return ast.Case(*self.range(node), model, tuple(givens), expect, sets)
+
+    def _given(self, key: py.expr, value: py.expr) -> ast.Given:
+        start, end = self.range(key)[0], self.range(value)[1]
+        if not isinstance(key, py.Constant) or not isinstance(key.value, str):
+            return ast.Given(start, end, self.read(key, ""), self.read(value, ""))
+        name = {"token_class": "class"}.get(key.value, key.value)
+        tok = self.tok(key, "NAME", name)
+        if name == "class":
+            word = self.string(value)
+            return ast.Given(
+                start,
+                end,
+                ast.Reference(*self.range(key), tok),
+                ast.Tok(word.start, word.end, "NAME", word.text[1:-1]),
+            )
+        of: ast.Expr = ast.Reference(*self.range(key), tok)
+        if name.startswith("request."):
+            of = ast.Field(
+                *self.range(key),
+                self.tok(key, "NAME", "request"),
+                self.tok(key, "NAME", name.partition(".")[2]),
+            )
+        return ast.Given(start, end, of, self.read(value, ""))
