@@ -1,0 +1,122 @@
+"""`trc fmt` loses nothing, changes no meaning, and has nothing to do the second time."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenrouter import cli
+from tokenrouter.dsl.layout import layout
+from tokenrouter.dsl.load import parse_text
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.source import Source
+
+ROOT = Path(__file__).parents[2]
+TEXT = """route 1
+import "x.route"
+model small { use "s" cost 1 }
+model longer_name { use "l" dtype bfloat16 }
+head h { file "h" reads small.{hidden, logits} }
+param tau: nats = -0.5 in [-1, 4.0]
+var n: count = 0
+signal shaky = mean(entropy, 8) > tau and not (margin < 10%)
+policy p {
+start mix { small: 0.5, longer_name: 50% }
+at small {
+when token in {"a", "b"} or 2 * -entropy - 1 < tau -> commit then borrow longer_name for n + 1 set n = n + 1 set n = 0
+when class is not word and token not in {"x"} -> borrow longer_name until maxprob > 0.5 at most 8 tokens
+otherwise -> stop
+}
+at any { otherwise -> commit }
+enforce share(longer_name) <= 40%
+objective throughput where speed >= 20 tokens/s
+}
+test "t" for p { at small given entropy = 1.2, token is "x" -> retry longer_name start given prompt_tokens = 3 -> small }
+"""
+
+
+def lay(text):
+    return layout(parse(Source.of("p.route", text)))
+
+
+def pieces(text):
+    tree = parse(Source.of("p.route", text))
+    return [
+        tree.tokens.text(i).rstrip() for i, kind in enumerate(tree.tokens.kinds) if kind != "SPACE"
+    ]
+
+
+TOKENS = [t for t in pieces(TEXT) if t]
+GAPS = st.sampled_from(
+    [" ", " ", " ", "\n", "\n\n\n", "\t", "  # c\n", "\n# d\n", "\r\n", "\n   # e ( { \n\n"]
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(GAPS, min_size=len(TOKENS), max_size=len(TOKENS)),
+    st.sampled_from(["", "\n", "# end", "\n\n# end\n"]),
+)
+def test_any_layout_keeps_every_token_and_comment_and_is_stable(gaps, end):
+    text = "".join(gap + token for gap, token in zip(gaps, TOKENS, strict=True)) + end
+
+    once = lay(text)
+
+    assert pieces(once) == pieces(text)
+    assert lay(once) == once
+    assert not any(line != line.rstrip() for line in once.splitlines())
+    assert "\n\n\n" not in once and "\r" not in once
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.route")), ids=lambda p: p.stem)
+def test_examples_are_laid_out_and_crushing_them_changes_no_meaning(path):
+    text = path.read_text(encoding="utf-8")
+    crushed = " ".join(p for p in pieces(text) if not p.startswith("#"))
+
+    assert lay(text) == text
+    assert parse_text(lay(crushed), path.name).policies == parse_text(text, path.name).policies
+
+
+def test_comments_stay_where_they_belong(golden):
+    text = TEXT.replace("at small {", "at small { # opens\n# first\n\n", 1).replace(
+        "otherwise -> stop",
+        "# between\n  otherwise -> stop # at the end\n\n\n # before the brace\n",
+        1,
+    )
+
+    once = lay("\n\n# top\n" + text + "\n# bottom")
+
+    golden(once)
+    assert lay(once) == once
+
+
+@pytest.fixture
+def messy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "p.route"
+    path.write_text('route 1\nmodel   m {use "x"}', encoding="utf-8")
+    return path
+
+
+def test_check_and_diff_change_nothing(messy, capsys):
+    before = messy.read_text(encoding="utf-8")
+
+    assert cli.main(["fmt", "--check", "p.route"]) == 1
+    assert cli.main(["fmt", "--diff", "p.route"]) == 1
+    assert '+model m { use "x" }' in capsys.readouterr().out
+    assert messy.read_text(encoding="utf-8") == before
+
+
+def test_a_file_is_laid_out_once(messy, capsys):
+    assert cli.main(["fmt", "p.route"]) == 0
+    assert messy.read_text(encoding="utf-8") == 'route 1\nmodel m { use "x" }\n'
+    assert cli.main(["fmt", "--check", "p.route"]) == 0
+
+
+def test_a_file_with_syntax_errors_is_left_alone(messy, capsys):
+    messy.write_text("route 1\nmodel   m {", encoding="utf-8")
+
+    assert cli.main(["fmt", "p.route"]) == 1
+    assert messy.read_text(encoding="utf-8") == "route 1\nmodel   m {"
+    assert "TR0203" in capsys.readouterr().err
