@@ -130,3 +130,32 @@ def test_what_enforce_added_is_taken_out_again(bench):
     assert plan.program_hash == again.program_hash
     assert "count(large)" not in told and "enforce share(large) <= 0.4" in told
     assert "count(large)" not in decompile(nameless)
+
+
+def python_trip(bench, plan):
+    write(plan, bench.root / "plan.json")
+    path = bench.root / "p.py"
+    assert cli.main(["decompile", "--python", str(bench.root / "plan.json"), "-o", str(path)]) == 0
+    return tokenrouter.compile(path), path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.route")), ids=lambda path: path.stem)
+def test_an_example_means_the_same_in_python(bench, path):
+    file = bench.root / path.name
+    file.write_text(bench.text(path.read_text(encoding="utf-8")), encoding="utf-8")
+    plan = tokenrouter.compile(file)
+
+    again, _ = python_trip(bench, plan)
+
+    assert (again.program_hash, again.policy) == (plan.program_hash, plan.policy)
+
+
+def test_all_constructs_mean_the_same_in_python(bench, golden):
+    plan, _, _ = round_trip(bench, EVERYTHING)
+
+    again, text = python_trip(bench, plan)
+
+    golden(text.replace(str(bench.root), "BENCH"))
+    assert again.program_hash == plan.program_hash
+    assert [test.name for test in again.surface.tests] == ["shaky goes over"]
+    compile(text, "p.py", "exec")

@@ -11,6 +11,9 @@ HELP = "write the policy of a plan"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("plan", help="a plan file")
+    parser.add_argument(
+        "--python", action="store_true", help="write restricted Python, not a .route file"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write to a file, not to stdout")
 
 
@@ -22,6 +25,11 @@ def run(args: argparse.Namespace) -> int:
     from tokenrouter.plan.io import read
 
     text = decompile(read(args.plan))
+    if args.python:
+        from tokenrouter.compiler.python_text import python_text
+        from tokenrouter.dsl.load import parse_text
+
+        text = python_text(parse_text(text, one=True).only())
     if args.output:
         Path(args.output).write_text(text, encoding="utf-8")
     else:

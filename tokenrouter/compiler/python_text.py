@@ -1,0 +1,248 @@
+"""A resolved policy as restricted Python: the other spelling of the same meaning.
+
+Comments above declarations come along; whatever the policy's file said about lay-out does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tokenrouter import lang
+from tokenrouter.dsl import hir
+from tokenrouter.plan.literal import number, value_text
+
+_BINDS = {hir.AnyOf: 1, hir.AllOf: 2, hir.Not: 3, hir.Compare: 4, hir.TokenIn: 4, hir.ClassIs: 4}
+
+
+def python_text(policy: hir.Policy) -> str:
+    """Return the text of a Python policy file."""
+    blocks = [list(_declarations(policy)), *map(list, _signals(policy)), list(_policy(policy))]
+    blocks += [list(_test(policy, test)) for test in policy.tests]
+    body = "\n\n\n".join("\n".join(block) for block in blocks if block)
+    # Names that nothing uses would be flagged in any editor.
+    used = sorted(name for name in lang.__all__ if f"{name}(" in body or f"@{name}\n" in body)
+    return f"from tokenrouter.lang import {', '.join(used)}\n\n{body}\n"
+
+
+def _above(policy: hir.Policy, anchor: str, indent: str = "") -> Iterator[str]:
+    for comment in policy.comments:
+        if comment.anchor == anchor:
+            yield indent + comment.text
+
+
+def _declarations(policy: hir.Policy) -> Iterator[str]:
+    for model in policy.models:
+        yield from _above(policy, f"model {model.name}")
+        more = f", cost={number(model.cost)}"
+        more += f', dtype="{model.dtype}"' if model.dtype != "float32" else ""
+        more += f', quantize="{model.quantize}"' if model.quantize != "none" else ""
+        parallel = model.tensor_parallel
+        more += f", tensor_parallel={parallel}" if parallel != 1 else ""
+        yield f"{model.name} = model({_quote(model.use)}{more})"
+    for head in policy.heads:
+        yield from _above(policy, f"head {head.name}")
+        source = f"python={_quote(head.file)}" if head.kind == "python" else _quote(head.file)
+        kind = "" if head.kind == "python" else f', kind="{head.kind}"'
+        reads = ", ".join(map(_quote, head.reads))
+        yield f"{head.name} = head({source}, of={head.model}, reads=({reads},){kind})"
+    for param in policy.params:
+        yield from _above(policy, f"param {param.name}")
+        within = ""
+        if param.low is not None and param.high is not None:
+            within = f", within=({number(param.low)}, {number(param.high)})"
+        yield f'{param.name} = param({_value(param.value)}, unit="{param.unit}"{within})'
+    for var in policy.vars:
+        yield from _above(policy, f"var {var.name}")
+        yield f'{var.name} = var({_value(var.value)}, unit="{var.unit}")'
+
+
+def _signals(policy: hir.Policy) -> Iterator[list[str]]:
+    for signal in policy.signals:
+        yield [
+            *_above(policy, f"signal {signal.name}"),
+            "@signal",
+            f"def {signal.name}(step):",
+            f"    return {_expr(signal.of, 'step')}",
+        ]
+
+
+def _policy(policy: hir.Policy) -> Iterator[str]:
+    yield from _above(policy, "policy")
+    given = []
+    if len(policy.start) == 1:
+        given.append(f"start={_choice(policy.start[0].go)}")
+    claims = [
+        f"{claim.kind}({claim.measure}({claim.model}) <= {number(claim.bound)})"
+        for claim in policy.claims
+    ]
+    given += [f"claims=[{', '.join(claims)}]"] if claims else []
+    if policy.objective.kind != "throughput" or policy.objective.speed is not None:
+        given.append(f'objective="{policy.objective.kind}"')
+    if policy.objective.speed is not None:
+        given.append(f"speed={number(policy.objective.speed)}")
+    given += [f"fallback={policy.fallback}"] if policy.fallback else []
+    given += [f"template_from={policy.template_from}"] if policy.template_from else []
+    yield f"@policy({', '.join(given)})"
+    yield f"class {_class_name(policy.name)}:"
+    methods = [list(_start(policy))] if len(policy.start) > 1 else []
+    methods += [list(_block(policy, block)) for block in policy.blocks if block.rules]
+    yield "\n\n".join("\n".join(method) for method in methods)
+
+
+def _class_name(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+def _start(policy: hir.Policy) -> Iterator[str]:
+    yield from _above(policy, "start", "    ")
+    yield "    @start"
+    yield "    def first(request):"
+    for rule in policy.start:
+        indent = "        "
+        if rule.when is not None:
+            yield f"{indent}if {_expr(rule.when, 'request')}:"
+            indent += "    "
+        yield f"{indent}return {_choice(rule.go)}"
+
+
+def _block(policy: hir.Policy, block: hir.Block) -> Iterator[str]:
+    yield from _above(policy, f"at {block.model}", "    ")
+    yield f"    @at({block.model})"
+    yield f"    def {block.model}_step(step):"
+    for index, rule in enumerate(block.rules):
+        indent = "        "
+        yield from _above(policy, f"rule {block.model} {index}", indent)
+        if rule.when is not None:
+            yield f"{indent}if {_expr(rule.when, 'step')}:"
+            indent += "    "
+        yield f"{indent}return {_action(rule.action)}"
+
+
+def _action(action: hir.Action) -> str:
+    sets = ", ".join(f"{item.var}: {_expr(item.value, 'step')}" for item in action.sets)
+    more = f"set={{{sets}}}" if sets else ""
+    match action.go:
+        case hir.Stay():
+            return f"commit({more})"
+        case hir.Stop():
+            return f"stop({more})"
+        case hir.Borrow() if not action.keep:
+            borrow = _borrow(action.go)
+            return f"{borrow[:-1]}, {more})" if more else borrow
+        case hir.To() if not action.keep:
+            return f"retry({', '.join(part for part in (action.go.model, more) if part)})"
+        case go:
+            then = _borrow(go) if isinstance(go, hir.Borrow) else _choice(go)
+            return f"commit({', '.join(part for part in (f'then={then}', more) if part)})"
+
+
+def _borrow(go: hir.Borrow) -> str:
+    most = _expr(go.most, "step")
+    if go.until is None:
+        return f"borrow({go.model}, {most})"
+    return f"borrow({go.model}, until=lambda s: {_expr(go.until, 's')}, most={most})"
+
+
+def _choice(go: hir.To | hir.Mix) -> str:
+    if isinstance(go, hir.To):
+        return go.model
+    return "mix({" + ", ".join(f"{model}: {number(w)}" for model, w in go.weights) + "})"
+
+
+def _test(policy: hir.Policy, test: hir.Test) -> Iterator[str]:
+    yield "test("
+    yield f"    {_quote(test.name)},"
+    yield f"    of={_class_name(policy.name)},"
+    yield "    cases=["
+    for case in test.cases:
+        parts = [f"at={case.model}"] if case.model is not None else []
+        given = ", ".join(f"{_key(item.of)}: {_value(item.value)}" for item in case.given)
+        parts += [f"given={{{given}}}"] if given else []
+        choice = case.expect.go
+        if case.model is None and isinstance(choice, (hir.To, hir.Mix)):
+            parts.append(f"expect={_choice(choice)}")
+        else:
+            parts.append(f"expect={_action(case.expect)}")
+        yield f"        case({', '.join(parts)}),"
+    yield "    ],"
+    yield ")"
+
+
+def _key(of: hir.Expr) -> str:
+    """Return what a case supposes something of: a name in quotes, or a call."""
+    match of:
+        case hir.SignalRef(args=()) | hir.HeadRef() | hir.ParamRef() | hir.VarRef():
+            return f'"{of.name}"'
+        case hir.RequestField():
+            return f'"request.{of.name}"'
+        case hir.SignalRef():
+            return f"{of.name}({', '.join(map(str, of.args))})"
+        case _:
+            return _expr(of, "step")
+
+
+def _quote(text: str) -> str:
+    """Return text as a literal that Python reads."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _value(value: hir.Value) -> str:
+    if isinstance(value, bool):
+        return str(value)
+    return _quote(value) if isinstance(value, str) else value_text(value)
+
+
+def _expr(expr: hir.Expr, step: str) -> str:
+    """Return an expression over a step of the given name."""
+    match expr:
+        case hir.Compare():
+            return f"{_inner(expr.left, 5, step)} {expr.sign} {_inner(expr.right, 5, step)}"
+        case hir.Arith():
+            level = 5 if expr.sign in "+-" else 6
+            right = _inner(expr.right, level + 1, step)
+            return f"{_inner(expr.left, level, step)} {expr.sign} {right}"
+        case hir.AllOf():
+            return " and ".join(_inner(item, 3, step) for item in expr.of)
+        case hir.AnyOf():
+            return " or ".join(_inner(item, 2, step) for item in expr.of)
+        case hir.Not():
+            return f"not {_inner(expr.of, 9, step)}"
+        case hir.Window():
+            name = "max_over" if expr.kind == "max" else expr.kind
+            return f"{name}({_expr(expr.of, step)}, {expr.n})"
+        case _:
+            return _leaf(expr, step)
+
+
+def _leaf(expr: hir.Expr, step: str) -> str:
+    match expr:
+        case hir.Const():
+            return _value(expr.value)
+        case hir.ParamRef() | hir.VarRef():
+            return expr.name
+        case hir.Derived() | hir.HeadRef():
+            return f"{expr.name}({step})"
+        case hir.SignalRef(args=()):
+            return f"{step}.{expr.name}"
+        case hir.SignalRef():
+            return f"{step}.{expr.name}({', '.join(map(str, expr.args))})"
+        case hir.RequestField():
+            return f"{step}.{expr.name}" if step == "request" else f"{step}.request.{expr.name}"
+        case hir.TokenIn(texts=(one,)):
+            return f"{step}.token == {_quote(one)}"
+        case hir.TokenIn():
+            return f"{step}.token in {{{', '.join(map(_quote, expr.texts))}}}"
+        case hir.ClassIs():
+            return f'{step}.token_class == "{expr.name}"'
+        case _:
+            raise AssertionError(expr)
+
+
+def _inner(expr: hir.Expr, level: int, step: str) -> str:
+    """Return an operand, in brackets where it binds looser than its place."""
+    own = _BINDS.get(type(expr), 9)
+    if isinstance(expr, hir.Arith):
+        own = 5 if expr.sign in "+-" else 6
+    text = _expr(expr, step)
+    return text if own >= level else f"({text})"
