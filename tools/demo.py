@@ -24,6 +24,7 @@ from tokenrouter.server.ink import Ink, totals, wants_colour
 ROOT = Path(__file__).resolve().parents[1]
 TRC = [sys.executable, "-m", "tokenrouter.cli"]
 QUESTION = "What is the capital of France, and what is it known for?"
+SEED = 1  # the same answer every time, on the same machine
 READY_S = 900  # a hang limit, not an expectation
 END_S = 60
 LOG_LINES = 30
@@ -168,7 +169,9 @@ def print_answer(
         model=model,
         messages=[{"role": "user", "content": question}],
         max_tokens=max_tokens,
-        temperature=0,
+        temperature=0.7,  # greedy, models of this size repeat themselves
+        top_p=0.95,
+        seed=SEED,
         stream=True,
         stream_options={"include_usage": True},
         extra_body={"route": {"trace": True}},
