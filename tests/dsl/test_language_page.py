@@ -1,0 +1,33 @@
+"""docs/language.md: its lists are those of the code, and every policy on it is one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tokenrouter.dsl.load import examine
+from tools import language_docs
+
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("language.md", "tutorial.md")]
+BLOCKS = [
+    pytest.param(block, kind, id=f"{page.stem}-{at}")
+    for page in PAGES
+    for at, (kind, block) in enumerate(
+        re.findall(r"```(python|)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    )
+    if block.startswith(("route 1", "from tokenrouter.lang"))
+]
+
+
+def test_the_lists_are_made_from_the_code():
+    text = language_docs.PAGE.read_text(encoding="utf-8")
+
+    assert language_docs.written(text) == text
+    assert "| `entropy` | nats |" in text and "| [TR2201](diagnostics/TR2201.md) |" in text
+
+
+@pytest.mark.parametrize(("block", "kind"), BLOCKS)
+def test_a_policy_on_the_page_is_sound(block, kind):
+    found = examine(block, "page.py" if kind else "page.route").diagnostics
+
+    assert [d for d in found if d.severity == "error"] == []
