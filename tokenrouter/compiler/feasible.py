@@ -48,6 +48,22 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """What the candidate's text may be: one of `among` (None: anything), and none of `outside`."""
+
+    among: frozenset[str] | None = None
+    outside: frozenset[str] = frozenset()
+
+    def narrow(self, texts: frozenset[str], holds: bool) -> Texts | None:
+        """Return what is left where the text is one of some, or none of them; None where nothing is."""
+        if holds:
+            among = texts - self.outside if self.among is None else self.among & texts
+            return Texts(among, self.outside) if among else None
+        left = None if self.among is None else self.among - texts
+        return None if left is not None and not left else Texts(left, self.outside | texts)
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
     """The steps that satisfy all that was assumed so far."""
 
@@ -55,10 +71,19 @@ class Region:
     links: dict[tuple[Term, Term], Link] = field(default_factory=dict)
     terms: tuple[Term, ...] = (None,)
     facts: dict[Expr, bool] = field(default_factory=dict)
+    equal: dict[Expr, Lit] = field(default_factory=dict)  # texts and bools that are known
+    texts: Texts = field(default_factory=Texts)
 
     def assume(self, conjunction: Conjunction) -> Region | Empty:
         """Return the part of this region where all atoms hold too."""
-        copy = _Draft(self.auto, dict(self.links), list(self.terms), dict(self.facts))
+        copy = _Draft(
+            self.auto,
+            dict(self.links),
+            list(self.terms),
+            dict(self.facts),
+            dict(self.equal),
+            self.texts,
+        )
         for atom in conjunction:
             why = copy.add(atom)
             if why is not None:
@@ -66,7 +91,7 @@ class Region:
         why = copy.bend() if len(copy.terms) > 2 else None
         if why is not None:
             return Empty(why)
-        return Region(copy.auto, copy.links, tuple(copy.terms), copy.facts)
+        return Region(copy.auto, copy.links, tuple(copy.terms), copy.facts, copy.equal, copy.texts)
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +102,8 @@ class _Draft:
     links: dict[tuple[Term, Term], Link]
     terms: list[Term]
     facts: dict[Expr, bool]
+    equal: dict[Expr, Lit]
+    texts: Texts
 
     def add(self, atom: Atom) -> str | None:
         if isinstance(atom, Holds):
@@ -93,13 +120,20 @@ class _Draft:
         return self._link(atom.x, atom.y, _whole(atom))
 
     def _fact(self, atom: Holds) -> str | None:
-        if self.facts.get(atom.term, atom.value) != atom.value:
+        if self.facts.setdefault(atom.term, atom.value) != atom.value:
             return ""
-        for other, value in self.facts.items():
-            why = _clash(atom, Holds(other, value))
-            if why is not None:
-                return why
-        self.facts[atom.term] = atom.value
+        match atom.term:
+            case TokenIs():
+                left = self.texts.narrow(frozenset(atom.term.texts), atom.value)
+                if left is None:
+                    return ""
+                self.texts = left
+            case Comparison(left=x, right=Lit() as literal) if atom.value:
+                known = self.equal.setdefault(x, literal)
+                if known != literal:
+                    return f"`{x}` cannot be {known} and {literal} at once"
+            case _:
+                pass
         return None
 
     def _mention(self, term: Term) -> str | None:
@@ -195,22 +229,3 @@ def _whole(atom: AtMost) -> Link:
 
 def _counts(term: Expr) -> bool:
     return isinstance(term, SignalOf) and SIGNALS[term.name].unit == "count"
-
-
-def _clash(one: Holds, two: Holds) -> str | None:
-    """Return why two bool terms cannot be as said at once; None where they can."""
-    match one.term, two.term:
-        case TokenIs() as a, TokenIs() as b:
-            if one.value and two.value and not set(a.texts) & set(b.texts):
-                return f"`{a}` and `{b}` exclude each other"
-            for holds, fails in ((one, two), (two, one)):
-                inner, outer = holds.term, fails.term
-                assert isinstance(inner, TokenIs) and isinstance(outer, TokenIs)
-                if holds.value and not fails.value and set(inner.texts) <= set(outer.texts):
-                    return ""
-        case Comparison(left=x, right=Lit() as a), Comparison(left=y, right=Lit() as b):
-            if one.value and two.value and x == y and a != b:
-                return f"`{x}` cannot be {a} and {b} at once"
-        case _:
-            pass
-    return None
