@@ -44,8 +44,7 @@ def test_silu_mul_gates_the_second_half_by_the_first(batch_invariant):
 def test_the_invariant_silu_has_the_same_bits_at_every_place_of_a_tensor(two_threads):
     torch.manual_seed(0)
     x = 3 * torch.randn(97, 2 * 1001)  # enough for two threads to part it within a row
+    alone = torch.cat([silu_mul(x[i : i + 1], batch_invariant=True) for i in range(97)])
 
-    crowd = silu_mul(x, batch_invariant=True)
-
-    for i in range(97):
-        assert torch.equal(silu_mul(x[i : i + 1], batch_invariant=True), crowd[i : i + 1])
+    for rows in range(66, 98):
+        assert torch.equal(silu_mul(x[:rows], batch_invariant=True), alone[:rows]), rows
