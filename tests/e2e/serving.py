@@ -236,6 +236,8 @@ class _Driver:
             self._happen()
             self._accident()
             self._collect()
+            if self.rng.random() < 0.1:
+                self.engine.check_integrity()
         self.engine.run()
 
     def _admit(self) -> None:
