@@ -16,42 +16,55 @@ from tokenrouter.dsl.scope import snake
 
 
 class Anchor(NamedTuple):
-    """Something that a comment may belong to, by its range."""
+    """Something that a comment may belong to, by its range; `owner` is the policy that it is a part of."""
 
     start: int
     end: int
     name: str
-    opens: bool = False  # whether it holds others
+    owner: str = ""
 
 
-def comments(tree: Tree, policy: ast.Policy, tests: list[ast.Test]) -> tuple[hir.Comment, ...]:
-    """Return the comments of a file as far as they concern one policy."""
-    anchors = sorted(_anchors(tree.file, policy, tests))
-    starts = [anchor.start for anchor in anchors]
-    found = []
+def comments(tree: Tree) -> dict[str, tuple[hir.Comment, ...]]:
+    """Return the comments of a file by the policy that they concern; those under "" concern all."""
+    book = _Anchors(tree.file)
+    found: dict[str, list[hir.Comment]] = {}
     for token, kind in enumerate(tree.tokens.kinds):
         if kind == "COMMENT":
-            at = tree.tokens.starts[token]
-            name, place = _belongs(tree, anchors, starts, token, at)
-            if name:
-                found.append(hir.Comment(name, place, tree.tokens.text(token).rstrip()))
-    return tuple(found)
+            anchor, place = book.of(tree, token)
+            text = tree.tokens.text(token).rstrip()
+            found.setdefault(anchor.owner, []).append(hir.Comment(anchor.name, place, text))
+    return {owner: tuple(said) for owner, said in found.items()}
 
 
-def _belongs(
-    tree: Tree, anchors: list[Anchor], starts: list[int], token: int, at: int
-) -> tuple[str, hir.Place]:
-    holders = [a for a in anchors[: bisect_right(starts, at)] if a.start < at < a.end]
-    holder = holders[-1] if holders else None
-    before = _on_its_line(tree, token)
-    if before is not None:
-        end = tree.tokens.end(before)
-        ended = [a for a in anchors if a.end == end]
-        return (ended[-1].name if ended else holder.name if holder else ""), "end"
-    following = bisect_right(starts, at)
-    if following < len(anchors) and (holder is None or anchors[following].start < holder.end):
-        return anchors[following].name, "above"
-    return (holder.name if holder else "file"), "end"
+class _Anchors:
+    """The anchors of a file, nested."""
+
+    def __init__(self, file: ast.File) -> None:
+        self.all = sorted(_anchors(file), key=lambda anchor: (anchor.start, -anchor.end))
+        self.starts = [anchor.start for anchor in self.all]
+        self.ending = {anchor.end: anchor for anchor in self.all}  # the innermost, which comes last
+        self.holder: list[int] = []  # by anchor: the one that it is in, or -1
+        open_: list[int] = []
+        for at, anchor in enumerate(self.all):
+            while open_ and self.all[open_[-1]].end <= anchor.start:
+                open_.pop()
+            self.holder.append(open_[-1] if open_ else -1)
+            open_.append(at)
+
+    def of(self, tree: Tree, token: int) -> tuple[Anchor, hir.Place]:
+        """Return what a comment belongs to, and where it stands."""
+        place = tree.tokens.starts[token]
+        after = bisect_right(self.starts, place)
+        at = after - 1
+        while at >= 0 and self.all[at].end <= place:
+            at = self.holder[at]
+        holder = self.all[at] if at >= 0 else Anchor(0, place, "file")
+        before = _on_its_line(tree, token)
+        if before is not None:
+            return self.ending.get(tree.tokens.end(before), holder), "end"
+        if after < len(self.all) and (at < 0 or self.starts[after] < holder.end):
+            return self.all[after], "above"
+        return holder, "end"
 
 
 def _on_its_line(tree: Tree, token: int) -> int | None:
@@ -64,46 +77,46 @@ def _on_its_line(tree: Tree, token: int) -> int | None:
     return before if before >= 0 and tree.tokens.kinds[before] != "COMMENT" else None
 
 
-def _anchors(file: ast.File, policy: ast.Policy, tests: list[ast.Test]) -> Iterator[Anchor]:
+def _anchors(file: ast.File) -> Iterator[Anchor]:
     if file.header is not None:
         yield Anchor(file.header.start, file.header.end, "file")
-    imports = others = 0
+    imports = 0
+    tests: dict[str, int] = {}
     for item in file.items:
         match item:
             case ast.Import():
                 yield Anchor(item.start, item.end, f"import {imports}")
                 imports += 1
             case ast.Policy():
-                if item is policy:
-                    yield from _members(item)
-                else:
-                    yield Anchor(item.start, item.end, "")  # another policy's: left out
+                yield from _members(item)
             case ast.Test():
-                known = next((i for i, test in enumerate(tests) if test is item), None)
-                yield Anchor(item.start, item.end, "" if known is None else f"test {known}")
-                others += 1
+                policy = snake(item.policy.text)
+                number = tests.get(policy, 0)
+                tests[policy] = number + 1
+                yield Anchor(item.start, item.end, f"test {number}", policy)
             case _:
                 kind = type(item).__name__.lower()
                 yield Anchor(item.start, item.end, f"{kind} {snake(item.name.text)}")
 
 
 def _members(policy: ast.Policy) -> Iterator[Anchor]:
-    yield Anchor(policy.start, policy.end, "policy")
+    owner = snake(policy.name.text)
+    yield Anchor(policy.start, policy.end, "policy", owner)
     claims = 0
     for member in policy.members:
+        name = type(member).__name__.lower()
         match member:
             case ast.At():
                 model = snake(member.model.text)
-                yield Anchor(member.start, member.end, f"at {model}")
+                name = f"at {model}"
                 for i, rule in enumerate(member.rules):
-                    yield Anchor(rule.start, rule.end, f"rule {model} {i}")
-            case ast.Start():
-                yield Anchor(member.start, member.end, "start")
-                if isinstance(member.go, ast.StartRules):
-                    for i, start in enumerate(member.go.rules):
-                        yield Anchor(start.start, start.end, f"start rule {i}")
+                    yield Anchor(rule.start, rule.end, f"rule {model} {i}", owner)
+            case ast.Start(go=ast.StartRules() as rules):
+                for i, start in enumerate(rules.rules):
+                    yield Anchor(start.start, start.end, f"start rule {i}", owner)
             case ast.Claim():
-                yield Anchor(member.start, member.end, f"claim {claims}")
+                name = f"claim {claims}"
                 claims += 1
             case _:
-                yield Anchor(member.start, member.end, type(member).__name__.lower())
+                pass
+        yield Anchor(member.start, member.end, name, owner)

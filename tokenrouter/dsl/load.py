@@ -131,7 +131,9 @@ def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool
     _set(scope, main, sets)
     policies = _policies(scope, main)
     _unused(scope, policies, main)
-    made = [_complete(scope, read, policies) for _, read in policies if read is not None]
+    sound = [read for _, read in policies if read is not None]
+    everywhere = {name for read in sound for name in _closed(scope, mentioned(read))}
+    made = [_complete(scope, read, everywhere) for read in sound]
     if policy is not None or one:
         made = _choose(found, main, made, policy)
     diagnostics = tuple(_in_its_language(d) for d in found.finish())
@@ -215,6 +217,7 @@ def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | N
         for item in main.file.items
         if isinstance(item, ast.Test)
     ]
+    spoken = comments(main)
     by_name: dict[str, ast.Policy] = {}
     made: list[tuple[ast.Policy, hir.Policy | None]] = []
     for node in nodes:
@@ -233,8 +236,7 @@ def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | N
         read = PolicyReader(scope, main, node).read()
         own = [(item, test) for item, of, test in tests if of == name]
         if read is not None and first is node:
-            said = comments(main, node, [item for item, _ in own])
-            read = replace(read, tests=tuple(test for _, test in own), comments=said)
+            read = replace(read, tests=tuple(test for _, test in own), comments=_said(spoken, name))
         made.append((node, read if first is node else None))
     for item, of, _ in tests:
         if of not in by_name:
@@ -244,15 +246,19 @@ def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | N
     return made
 
 
-def _complete(
-    scope: Scope, policy: hir.Policy, policies: list[tuple[ast.Policy, hir.Policy | None]]
-) -> hir.Policy:
+def _said(spoken: dict[str, tuple[hir.Comment, ...]], name: str) -> tuple[hir.Comment, ...]:
+    """Return the comments that concern a policy: those of its own between those of the file."""
+    if "" not in spoken:
+        return spoken.get(name, ())
+    after = [c for c in spoken[""] if (c.anchor, c.place) == ("file", "end")]
+    before = [c for c in spoken[""] if (c.anchor, c.place) != ("file", "end")]
+    return (*before, *spoken.get(name, ()), *after)
+
+
+def _complete(scope: Scope, policy: hir.Policy, everywhere: set[str]) -> hir.Policy:
     """Return a policy with its declarations: those that it mentions, and those that no policy of the file does."""
     own = _closed(scope, mentioned(policy))
-    others: set[str] = set()
-    for _, other in policies:
-        others |= _closed(scope, mentioned(other)) if other is not None else set()
-    keep = {name for name in scope.entries if name in own or name not in others}
+    keep = {name for name in scope.entries if name in own or name not in everywhere}
     models = tuple(
         e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Model) and n in keep
     )
