@@ -30,6 +30,11 @@ class HeadError(TokenRouterError):
 
 def gather(auto: Automaton, base: Path) -> list[Facts]:
     """Return the facts of every model, in order; relative paths start at `base`. Raises ModelError."""
+    for decl in auto.models:
+        if decl.quantize != "none":  # better told here than when the plan is served
+            raise ModelError(
+                f"model `{decl.name}`: `quantize {decl.quantize}` is not supported yet; leave it out"
+            )
     return [_facts(decl.name, decl.use, base) for decl in auto.models]
 
 
