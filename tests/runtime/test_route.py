@@ -115,6 +115,17 @@ def test_a_stay_of_less_than_a_token_is_passed_over(most, fired):
     assert decision.borrowed == (int(most) if fired == 0 else 0)
 
 
+def test_a_candidate_is_kept_where_even_the_last_rule_is_passed_over():
+    program = s.Program(
+        nodes=[s.Const(value=0.0, unit="count")],
+        rules=[rule(s.Borrow(model=1, most=0), keep=False)],
+    )
+
+    (decision,) = decide(program, rows(FLAT))
+
+    assert (decision.keep, decision.target, decision.borrowed) == (True, 0, 0)
+
+
 def test_the_length_of_a_stay_is_read_for_each_request():
     program = s.Program(nodes=[s.VarRef(var=0)], rules=[rule(s.Borrow(model=1, most=0)), rule()])
     batch = rows(FLAT, FLAT, states=[state(vars=[3.0]), state(vars=[0.0])])

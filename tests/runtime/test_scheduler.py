@@ -186,6 +186,13 @@ def test_a_prefill_never_takes_the_pages_of_an_older_pending_request():
     assert made.sequences[1].cached == 8
 
 
+def test_reading_ahead_that_lost_its_pages_to_a_later_request_leaves_the_batch():
+    made = scheduler(seq(1, 9, owned=False, read_ahead=8), seq(2, 8), pages=2)
+
+    assert run(made) == [(2, 0, 8, True)]
+    assert (made.sequences[1].pages, made.sequences[1].cached) == ([], 0)
+
+
 def test_what_cannot_fit_the_empty_pool_does_not_fit():
     made = scheduler(pages=4, size=4)
 
