@@ -121,6 +121,7 @@ def main() -> None:
     }
     tensors = shipped(load_file(args.weights), len(args.layers))
     save_file(tensors, args.out / "student.safetensors", metadata)
+    (args.out / "student.safetensors").chmod(0o644)  # the library makes it private
     text = json.dumps(config(args.layers), indent=2) + "\n"
     (args.out / "config.json").write_text(text, encoding="utf-8")
 

@@ -19,11 +19,12 @@ import torch
 from data import Batch, Row, epoch, pack, read_waves
 from model import Decoder, load_teacher
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, multiprocessing
 from torch.nn import functional
 
 FREQUENT = 8192
 SAMPLED = 1024
+LOG = 20  # steps between lines of the log
 CHUNK = 256  # positions scored at once, so that their logits stay in cache
 
 
@@ -111,6 +112,48 @@ def pace(share: float, floor: float) -> float:
     return min(1.0, share / 0.03) * (floor + (1 - floor) * cosine)
 
 
+def work(rank: int, student: Decoder, order: Tensor, args: argparse.Namespace) -> None:
+    """One worker's steps; all workers write into the same weights, without waiting for each other."""
+    torch.set_num_threads(args.threads)
+    seed = args.seed + 1000 * rank
+    objective = Objective(student.embedding.detach(), order, seed)
+    held = read_waves(args.held) if rank == 0 else []
+    own = [p for p in student.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(
+        own, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+    )
+    begin, seen, recent = time.monotonic(), 0, [0.0, 0.0]
+    for step, batch in enumerate(forever(args.data, args.tokens, seed)):
+        share = (time.monotonic() - begin) / (60 * args.minutes)
+        for group in optimiser.param_groups:
+            group["lr"] = args.rate * pace(share + 1e-3, args.floor)
+        states = student.hidden(batch.ids)[batch.scored]
+        kl, slope = objective.kl(states, batch.states)
+        distance, pull = objective.distance(states, batch.states)
+        states.backward(slope + args.pull * max(0.0, 1 - share) * pull)
+        torch.nn.utils.clip_grad_norm_(own, 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        seen += len(states)
+        recent = [recent[0] + kl / LOG, recent[1] + distance / LOG]
+        if step % LOG == LOG - 1:
+            spent = time.monotonic() - begin
+            print(
+                f"{rank}: step {step + 1} {spent:.0f} s, {seen} tokens: kl {recent[0]:.3f} "
+                f"distance {recent[1]:.3f}",
+                flush=True,
+            )
+            recent = [0.0, 0.0]
+        if rank == 0 and (step % 100 == 99 or share >= 1):
+            save(student, args.out / "student.safetensors")
+            same, held_kl, entropy = agreement(student, held[:: 1 if share >= 1 else 4])
+            print(
+                f"held out: agreement {same:.4f} kl {held_kl:.4f} entropy {entropy:.3f}", flush=True
+            )
+        if share >= 1:
+            return
+
+
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -126,53 +169,16 @@ def main() -> None:
     parser.add_argument("--floor", type=float, default=0.0, help="last share of the rate")
     parser.add_argument("--pull", type=float, default=1.0, help="initial weight of the state loss")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
-
     student = load_teacher(args.gguf, args.layers)
     if args.resume:
         student.load_state_dict(load_file(args.resume), strict=False)
-    held = read_waves(args.held)
-    objective = Objective(
-        student.embedding.detach(),
-        frequent_tokens(read_waves(args.data), student.embedding.detach(), args.seed),
-        args.seed,
-    )
-    own = [p for p in student.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(
-        own, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
-    )
-    begin, seen = time.monotonic(), 0
-    for step, batch in enumerate(forever(args.data, args.tokens, args.seed)):
-        share = (time.monotonic() - begin) / (60 * args.minutes)
-        for group in optimiser.param_groups:
-            group["lr"] = args.rate * pace(share + 1e-3, args.floor)
-        states = student.hidden(batch.ids)[batch.scored]
-        kl, slope = objective.kl(states, batch.states)
-        distance, pull = objective.distance(states, batch.states)
-        states.backward(slope + args.pull * max(0.0, 1 - share) * pull)
-        torch.nn.utils.clip_grad_norm_(own, 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-        seen += len(states)
-        if step % 20 == 0:
-            spent = time.monotonic() - begin
-            print(
-                f"step {step} {spent:.0f} s, {seen} tokens: kl {kl:.3f} distance {distance:.3f}",
-                flush=True,
-            )
-        if step % 200 == 100 or share >= 1:
-            same, held_kl, entropy = agreement(student, held[:: 1 if share >= 1 else 6])
-            print(
-                f"held out at {step}: agreement {same:.4f} kl {held_kl:.4f} entropy {entropy:.3f}",
-                flush=True,
-            )
-            save(student, args.out / "student.safetensors")
-        if share >= 1:
-            return
+    order = frequent_tokens(read_waves(args.data), student.embedding.detach(), args.seed)
+    student.share_memory()
+    multiprocessing.spawn(work, (student, order, args), nprocs=args.workers)
 
 
 if __name__ == "__main__":
