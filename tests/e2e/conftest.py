@@ -12,7 +12,6 @@ from tokenrouter.plan.structs import Model
 from tokenrouter.runtime.model import load_model
 from tokenrouter.runtime.reference.load import load
 
-
 # Dials that are set for the demo pair; over the tiny models, these values make both models write.
 DIALS = {
     "demo": {"tau": 2.0},
