@@ -3,17 +3,20 @@
 It runs the same subservers, book and messages as the server does; only transport and clock differ. `generate` is the
 Python way in. `events` and `do` let a test choose what happens next: one message delivered or one batch run.
 
-    engine = Engine(plan, base=Path("models"))
-    completions = engine.generate([[1, 2, 3]], Sampling(max_tokens=8))
+    engine = Engine(plan)
+    (completion,) = engine.generate(["Name three rivers."], Sampling(max_tokens=8), chat=True)
+    print(completion.text, completion.models)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime import load
 from tokenrouter.runtime.book import Book
@@ -58,6 +61,7 @@ class Completion:
 
     prompt: list[int]
     tokens: list[Token] = field(default_factory=list)
+    decode: Callable[[list[int]], str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def ids(self) -> list[int]:
@@ -68,6 +72,12 @@ class Completion:
     def models(self) -> list[int]:
         """By token, the model that wrote it."""
         return [token.model for token in self.tokens]
+
+    @property
+    def text(self) -> str:
+        """The output as text, control tokens left out; only of an engine's own completions."""
+        assert self.decode is not None, "this completion came from no engine"
+        return self.decode(self.ids)
 
     @property
     def finish(self) -> str | None:
@@ -128,18 +138,24 @@ class Engine:
 
     def generate(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[str | Sequence[int]],
         sampling: Sampling | Sequence[Sampling] | None = None,
         params: Mapping[str, float | bool] | None = None,
         metadata: Mapping[str, Value] | None = None,
         *,
+        chat: bool = False,
         traced: bool = False,
     ) -> list[Completion]:
-        """Return the completions of prompts that are served together; raises RequestRefused for the first refused."""
+        """Return the completions of prompts that are served together.
+
+        A prompt is text or token ids; with `chat`, a text is what a user says to the plan's chat template. Raises
+        RequestRefused for the first prompt that is refused, and ModelError where there is no chat template.
+        """
+        assert not isinstance(prompts, str), "a list of prompts, not one"
         if sampling is None or isinstance(sampling, Sampling):
             sampling = [sampling or Sampling()] * len(prompts)
         requests = [
-            self.submit(list(prompt), each, params, metadata, traced=traced)
+            self.submit(self._ids(prompt, chat), each, params, metadata, traced=traced)
             for prompt, each in zip(prompts, sampling, strict=True)
         ]
         self.run()
@@ -147,6 +163,18 @@ class Engine:
             if request in self.refusals:
                 raise RequestRefused(self.refusals.pop(request))
         return [self.completions.pop(request) for request in requests]
+
+    @cached_property
+    def tokenizer(self) -> TextTokenizer:
+        """The tokenizer that the plan's requests speak, read when it is first needed; raises ModelError."""
+        return TextTokenizer.of(self.plan, Path(self.settings.base))
+
+    def _ids(self, prompt: str | Sequence[int], chat: bool) -> list[int]:
+        if not isinstance(prompt, str):
+            return list(prompt)
+        if chat:
+            return self.tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
+        return self.tokenizer.encode(prompt)
 
     def submit(
         self,
@@ -159,7 +187,9 @@ class Engine:
     ) -> int:
         """Return the number of a new request; raises RequestRefused."""
         entry = self.book.submit(prompt, sampling or Sampling(), params, metadata, traced=traced)
-        self.completions[entry.request] = Completion(prompt)
+        self.completions[entry.request] = Completion(
+            prompt, decode=lambda ids: self.tokenizer.decode(ids)
+        )
         return entry.request
 
     def abort(self, request: int) -> None:
