@@ -162,6 +162,14 @@ def test_a_file_that_cannot_be_read_is_one_line(files, capsys, name):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_file_that_cannot_be_read_hides_no_other(files, capsys):
+    assert cli.main(["check", "missing.route", "bad.route"]) == 1
+
+    err = capsys.readouterr().err
+    assert "missing.route" in err
+    assert "error[TR0206]" in err
+
+
 def test_bytes_that_are_no_text_are_one_line(files, capsys):
     (files / "b.route").write_bytes(b"route 1\n\xff")
 

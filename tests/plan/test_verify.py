@@ -81,6 +81,8 @@ def test_the_plan_that_uses_every_part_holds_together(plan):
         ("subservers.0.edges.0.label", "own", "no request leaves `admit` by `own`"),
         ("subservers.0.edges.5.source", "route", "no request leaves `route` by `next`"),
         ("subservers.0.edges.0.target", "extend", "`admit` must lead to `gate`"),
+        ("subservers.0.edges.8.target", "finish", "`commit` must not lead to `finish` by `stay`"),
+        ("subservers.0.edges.8.target", "park", "`commit` must lead to the gate by `stay`"),
         ("subservers.0.edges.5.target", "signals", "`route` is never reached"),
         ("subservers.0.tasks.9.peers", [], "no `send` to `large`"),
         ("subservers.0.tasks.9.peers", [1, 5], "a `send` names no model"),

@@ -204,6 +204,20 @@ def running(pid):
         return False
 
 
+def test_a_file_in_the_users_folder_is_no_module_of_ours(plan, tmp_path, monkeypatch):
+    (tmp_path / "msgspec.py").write_text(
+        "raise SystemExit('a stranger was run')\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    async def run():
+        client = Client(plan)
+        await client.start()
+        await client.close(0)
+
+    asyncio.run(run())
+
+
 def test_a_model_that_is_not_there_is_one_line_and_no_process(plan, tmp_path):
     models = [plan.models[0], msgspec.structs.replace(plan.models[1], use=str(tmp_path / "gone"))]
     client = Client(msgspec.structs.replace(plan, models=models))

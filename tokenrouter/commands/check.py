@@ -36,15 +36,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report every problem in the given files."""
+    from tokenrouter.dsl.source import SourceError
+
     found: list[Diagnostic] = []
     texts: dict[str, str] = {}
+    unread = False
     for file in args.files:
-        resolved = _check(file, args)
+        try:
+            resolved = _check(file, args)
+        except SourceError as error:  # the other files are checked all the same
+            print(f"trc check: {error}", file=sys.stderr)
+            unread = True
+            continue
         new = [d for d in resolved.diagnostics if d not in found]  # files may share an import
         found += new
         texts |= resolved.texts
     _print(found, texts, args.format)
-    return 1 if any(d.severity == "error" for d in found) else 0
+    return 1 if unread or any(d.severity == "error" for d in found) else 0
 
 
 def _check(file: str, args: argparse.Namespace) -> Resolved:

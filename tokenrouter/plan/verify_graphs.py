@@ -86,6 +86,12 @@ def _reach(graph: Subserver) -> Iterator[str]:
         for edge in graph.edges:
             if kind[edge.source] == source and kind[edge.target] != target:
                 yield f"`{edge.source}` must lead to `{target}`"
+    for edge in graph.edges:
+        # A request that finishes without having ended would be waited for for ever.
+        if kind[edge.target] == "finish" and edge.label != "ended":
+            yield f"`{edge.source}` must not lead to `{edge.target}` by `{edge.label}`"
+        if edge.label == "stay" and kind[edge.target] != "gate":
+            yield f"`{edge.source}` must lead to the gate by `stay`"
 
 
 def _peers(plan: Plan, model: int) -> Iterator[str]:

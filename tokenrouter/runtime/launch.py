@@ -40,7 +40,8 @@ class Processes:
         arguments = [str(self.directory), str(model), str(self.epochs[model])]
         with self.log(model).open("ab") as log:
             self._running[model] = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                # -P: a file of the user's folder must never be taken for a module.
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
