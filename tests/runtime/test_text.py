@@ -1,9 +1,11 @@
 """The Python way in: text prompts and text completions of an engine over tiny models."""
 
+import msgspec
 import pytest
 
 import tokenrouter
 from tests.factories import save_bench
+from tokenrouter.models import ModelError
 
 POLICY = """route 1
 model small { use "small" }
@@ -43,3 +45,13 @@ def test_a_chat_prompt_goes_through_the_template(engine):
     assert completion.prompt == engine.tokenizer.apply_chat_template(
         [{"role": "user", "content": "The sea"}]
     )
+
+
+def test_a_model_that_is_another_than_at_compile_time_is_refused_by_name(engine):
+    small, large = engine.plan.models
+    other = msgspec.structs.replace(
+        engine.plan, models=[small, msgspec.structs.replace(large, use=small.use)]
+    )
+
+    with pytest.raises(ModelError, match=r"model `large`: .* not what the plan was compiled for"):
+        tokenrouter.Engine(other)

@@ -6,6 +6,7 @@ import msgspec
 
 from tests.factories import save_model, vocabulary_size
 from tests.runtime import toy
+from tokenrouter.models import fingerprint, locate
 from tokenrouter.plan import structs as s
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -31,6 +32,7 @@ def real(plan, paths, dtype="float64"):
             msgspec.structs.replace(
                 model,
                 use=str(path),
+                fingerprint=fingerprint(locate(str(path), path)),
                 family=config["model_type"],
                 dtype=dtype,
                 vocab_size=config["vocab_size"],

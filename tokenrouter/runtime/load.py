@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.plan.structs import ClassIs, Plan, TokenIn
 from tokenrouter.runtime.model import LanguageModel, load_model
 from tokenrouter.runtime.route import Router, UnsupportedPlanError
@@ -17,10 +18,16 @@ from tokenrouter.runtime.vocabulary import Vocabulary
 
 
 def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
-    """Return a model with its weights and its KV pool."""
+    """Return a model with its weights and its KV pool; raises ModelError, also where it is another than at compile time."""
+    meant, base = plan.models[model], Path(settings.base)
+    if fingerprint(locate(meant.use, base)) != meant.fingerprint:
+        raise ModelError(
+            f"model `{meant.name}`: what lies at `{meant.use}` is not what the plan was compiled for "
+            "(its config or vocabulary is another); compile the policy again"
+        )
     loaded = load_model(
-        plan.models[model],
-        Path(settings.base),
+        meant,
+        base,
         dtype=settings.dtype,
         deterministic=settings.deterministic,
     )
