@@ -87,6 +87,10 @@ COVERED: dict[Struct, dict[str, Part]] = {
         "objective": "program",
         "source": "none",
         "optimality_gap": "none",
+        "gap_at": "none",
+        "machine": "none",
+        "note": "none",
+        "system": "none",  # of it only the table decides when a batch is launched
     },
     s.Memory: {"page_size": "tuning", "budget_bytes": "tuning", "capacity_tokens": "tuning"},
     s.Claim: {"text": "program", "status": "program", "evidence": "none"},
@@ -137,6 +141,10 @@ WHOLE: tuple[Struct, ...] = (
 
 # No hash ever looks into these.
 OUTSIDE: tuple[Struct, ...] = (
+    s.BusySet,
+    s.System,
+    s.ModelLoad,
+    s.Load,
     s.Visit,
     s.Estimates,
     s.RuleSource,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 BEGIN = "<!-- tables: made by `python -m tokenrouter.plan.docs docs/plan.md` -->"
 END = "<!-- end of tables -->"
-SOURCES = ("structs.py", "program.py", "taskgraph.py")
+SOURCES = ("structs.py", "predictions.py", "program.py", "taskgraph.py")
 
 
 def tables() -> str:

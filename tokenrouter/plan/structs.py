@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from tokenrouter.plan.predictions import BusySet, Estimates, Load, ModelLoad, System, Visit
 from tokenrouter.plan.program import (
     AllOf,
     AnyOf,
@@ -74,6 +75,7 @@ __all__ = [
     "Arith",
     "Assign",
     "Borrow",
+    "BusySet",
     "Claim",
     "ClassIs",
     "Comment",
@@ -90,9 +92,11 @@ __all__ = [
     "Head",
     "HeadRef",
     "Label",
+    "Load",
     "Memory",
     "Mix",
     "Model",
+    "ModelLoad",
     "Node",
     "Not",
     "Param",
@@ -119,6 +123,7 @@ __all__ = [
     "Surface",
     "SurfaceSignal",
     "SurfaceTest",
+    "System",
     "Task",
     "To",
     "TokenIn",
@@ -203,6 +208,10 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     objective: str  # what the table is chosen for
     source: Literal["none", "analytic", "profile", "live"]  # of the step times behind the table
     optimality_gap: float | None = None  # share of the best policy's throughput that is lost
+    gap_at: int | None = None  # the N of `optimality_gap`
+    machine: str = ""  # that the step times hold for
+    note: str = ""  # why all windows are 1, where nothing was solved
+    system: System | None = None  # what the table was solved for; None where nothing was
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -221,26 +230,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "proved", "enforced", "expected", "not proved"
     ]  # the three words are never mixed
     evidence: str  # why, for people
-
-
-class Visit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is predicted of one model."""
-
-    share: float  # of the committed tokens
-    handoffs_per_token: float  # hand-offs to the model for each committed token
-    reached: float  # probability that a request comes here at all
-
-
-class Estimates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Predictions, from measured or assumed probabilities: always `expected`, never a promise."""
-
-    source: Literal["assumed", "profile"]  # of the probabilities
-    by_model: list[Visit]  # shares sum to 1
-    cost_per_token: float  # in the unit of `Model.cost`
-    tokens_per_s: list[float] = []  # by N - 1; empty where no step times are known
-    rules: list[
-        list[float]
-    ] = []  # by model, by rule: share of the model's decisions on which it fires
 
 
 class RuleSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from tokenrouter.plan import verify_graphs, verify_programs
+from tokenrouter.plan import verify_graphs, verify_predictions, verify_programs
 from tokenrouter.plan.structs import Param, Plan
 
 
@@ -25,6 +25,7 @@ def verify(plan: Plan) -> list[str]:
     problems += _tokenizer(plan)
     problems += _params(plan)
     problems += _windows(plan)
+    problems += verify_predictions.verify(plan)
     problems += _memory(plan)
     problems += _references(plan)
     problems += verify_programs.verify(plan)
