@@ -146,8 +146,8 @@ def test_requests_that_cannot_reach_a_gate_do_not_count_as_active():
     made.submit([2], TEN)
     sent.clear()
 
-    made.held(Held(model=1, epoch=1, requests=[2]))
-    made.held(Held(model=1, epoch=1, requests=[]))
+    made.told(Held(model=1, epoch=1, requests=[2]))
+    made.told(Held(model=1, epoch=1, requests=[]))
 
     assert [m.n for to, m in told(sent, Active) if to == 0] == [1, 2]
 

@@ -106,7 +106,7 @@ def test_a_subserver_that_is_lost_at_any_time_changes_no_token(make, seed):
 
     def lose():
         nonlocal lost
-        if rng.random() < 0.01 and lost < 5 and all(engine.book.up):
+        if rng.random() < (0.01 if lost else 0.03) and lost < 5 and all(engine.book.up):
             engine.restart(rng.randrange(len(plan.models)))
             lost += 1
 

@@ -17,17 +17,21 @@ import msgspec
 
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime.errors import RequestRefused
+from tokenrouter.runtime.gate import infeasible_count
 from tokenrouter.runtime.messages import (
     Abort,
     Active,
     Admit,
     Commits,
+    Flush,
+    Gated,
     Held,
     Ready,
     RouteState,
     Sampling,
     Token,
     ToSubserver,
+    Windows,
 )
 from tokenrouter.runtime.start import first_owner
 from tokenrouter.runtime.state import initial
@@ -66,6 +70,8 @@ class Book:
         self.waiting: deque[Entry] = deque()
         self._by_wire: dict[int, Entry] = {}
         self._held: dict[int, set[int]] = {}  # by model: wire numbers that cannot reach its gate
+        self._gated = [0] * len(plan.models)  # requests at a closed gate
+        self._table: list[list[int]] | None = None  # the plan's, where None
         self._requests = 0
         self._wires = 0
         self._n_active = 0  # as last told
@@ -160,6 +166,10 @@ class Book:
         self.epochs[message.model] = message.epoch
         self.up[message.model] = True
         self.capacity = min(self.capacity, message.capacity_tokens)
+        self._held.pop(message.model, None)
+        self._n_active = -1  # a new subserver has not heard it
+        if self._table is not None:
+            self.send(message.model, Windows(windows=self._table[message.model]))
         if again:
             for entry in list(self._by_wire.values()):
                 self._leave(entry, tell=range(len(self.up)))
@@ -169,6 +179,7 @@ class Book:
     def down(self, model: int) -> None:
         """A subserver is gone; nothing is admitted until it is back, the others go on meanwhile."""
         self.up[model] = False
+        self._gated[model] = 0
 
     def commits(self, message: Commits) -> list[Token]:
         """Return the tokens that can be delivered now, under the requests' own numbers."""
@@ -186,10 +197,36 @@ class Book:
                     self._end(entry, tell=[m for m in range(len(self.up)) if m != due.model])
         return delivered
 
-    def held(self, message: Held) -> None:
-        """Note which requests cannot reach a gate for now."""
-        self._held[message.model] = set(message.requests)
-        self._tell_active()
+    def told(self, message: Held | Gated) -> None:
+        """Note which requests cannot reach a gate for now, or how many wait at a closed one."""
+        if message.epoch != self.epochs[message.model]:
+            return
+        if isinstance(message, Held):
+            self._held[message.model] = set(message.requests)
+            self._tell_active()
+        else:
+            self._gated[message.model] = message.waiting
+            self._flush()
+
+    def _flush(self) -> None:
+        """Where all active requests wait at closed gates, nothing can arrive at any of them: open them.
+
+        What was told may be old by now. Then a batch is smaller than it should be, and that is all.
+        """
+        if sum(self._gated) >= max(self._n_active, 1):
+            for model, waiting in enumerate(self._gated):
+                if waiting:
+                    self.send(model, Flush())
+
+    def set_windows(self, table: list[list[int]]) -> None:
+        """Give every subserver its row of another table; one that is not feasible for each of its counts is an error."""
+        assert len(table) == len(self.up), table
+        n = infeasible_count(table)
+        assert n is None, f"the windows for {n} active requests could stop for ever: {table}"
+        self._table = table
+        for model, row in enumerate(table):
+            if self.up[model]:
+                self.send(model, Windows(windows=row))
 
     def wire_of(self, request: int) -> int | None:
         """Return the number under which subservers know a request now."""
@@ -259,3 +296,4 @@ class Book:
             self._n_active = n
             for model in range(len(self.up)):
                 self.send(model, Active(n=n))
+            self._flush()

@@ -31,17 +31,19 @@ from tokenrouter.runtime.messages import (
     Commits,
     Drain,
     Failed,
+    Gated,
     Held,
     Inspect,
     Ready,
     Refused,
     Report,
     Sampling,
+    Tally,
     ToFrontEnd,
     Token,
     ToSubserver,
 )
-from tokenrouter.runtime.settings import Settings
+from tokenrouter.runtime.settings import Settings, WindowMode
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
 
 log = logging.getLogger("tokenrouter")
@@ -118,6 +120,7 @@ class Client:
         dtype: str | None = None,  # instead of the plan's
         deterministic: bool = False,
         threads: int | None = None,  # for each subserver; a share of the cores where None
+        windows: WindowMode = "fixed",
         max_waiting: int = 1024,  # requests beyond the admitted ones before `submit` refuses
     ) -> None:
         self.plan = plan
@@ -125,6 +128,7 @@ class Client:
             base=str((base or Path()).absolute()),
             dtype=dtype,
             deterministic=deterministic,
+            windows=windows,
             threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
         )
         self._book = Book(plan, self._send, max_waiting)
@@ -139,6 +143,7 @@ class Client:
         self._started_at: dict[int, float] = {}
         self._deaths: dict[int, deque[float]] = {}
         self._reports: dict[int, asyncio.Future[Report]] = {}
+        self.tallies: dict[int, Tally] = {}  # by model, the latest
 
     # --- What the server asks
 
@@ -333,17 +338,13 @@ class Client:
     def _take(self, message: ToFrontEnd) -> None:
         match message:
             case Commits():
-                for token in self._book.commits(message):
-                    ticket = self._tickets.get(token.request)
-                    if ticket is not None:
-                        ticket.put(token)
-                    if token.finish is not None:
-                        self._tickets.pop(token.request, None)
-                        self._changed.set()
+                self._commits(message)
             case Ready():
                 self._ready(message)
-            case Held():
-                self._book.held(message)
+            case Held() | Gated():
+                self._book.told(message)
+            case Tally():
+                self.tallies[message.model] = message
             case Refused():
                 entry = self._book.refused(message.request)
                 if entry is not None:
@@ -354,6 +355,15 @@ class Client:
                     waiting.set_result(message)
             case Failed():
                 self._fail(f"subserver `{self._name(message.model)}`: {message.reason}")
+
+    def _commits(self, message: Commits) -> None:
+        for token in self._book.commits(message):
+            ticket = self._tickets.get(token.request)
+            if ticket is not None:
+                ticket.put(token)
+            if token.finish is not None:
+                self._tickets.pop(token.request, None)
+                self._changed.set()
 
     def _ready(self, message: Ready) -> None:
         if self._processes is None or message.epoch != self._processes.epochs[message.model]:

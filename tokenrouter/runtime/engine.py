@@ -10,6 +10,7 @@ Python way in. `events` and `do` let a test choose what happens next: one messag
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,17 +25,19 @@ from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.messages import (
     Commits,
     Failed,
+    Gated,
     Held,
     Ready,
     Refused,
     Report,
     Sampling,
+    Tally,
     ToFrontEnd,
     Token,
 )
 from tokenrouter.runtime.model import LanguageModel
 from tokenrouter.runtime.row import Runner
-from tokenrouter.runtime.settings import Settings
+from tokenrouter.runtime.settings import Settings, WindowMode
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import (
     FRONT_END,
@@ -97,6 +100,7 @@ class Engine:
         deterministic: bool = False,
         models: Sequence[LanguageModel | Runner] | None = None,  # instead of loading the plan's
         max_batch_tokens: int = 512,
+        windows: WindowMode = "fixed",
     ) -> None:
         self.plan = plan
         self.queues = Queues()
@@ -106,9 +110,11 @@ class Engine:
             dtype=dtype,
             deterministic=deterministic,
             max_batch_tokens=max_batch_tokens,
+            windows=windows,
         )
         self.completions: dict[int, Completion] = {}  # by request, those that are not taken yet
         self.refusals: dict[int, str] = {}
+        self.tallies: dict[int, Tally] = {}  # by model, the latest
         self._turn = 0
         n = len(plan.models)
         self.runners: list[Runner] = [
@@ -124,7 +130,7 @@ class Engine:
             subserver.announce()
 
     def _subserver(self, model: int, epoch: int) -> Subserver:
-        return load.subserver(
+        subserver = load.subserver(
             self.plan,
             model,
             self.runners[model],
@@ -133,6 +139,8 @@ class Engine:
             settings=self.settings,
             epoch=epoch,
         )
+        subserver.stopwatch_ms = lambda: time.perf_counter() * 1000.0
+        return subserver
 
     # --- Requests
 
@@ -213,11 +221,21 @@ class Engine:
         n = len(self.subservers)
         for at in range(n):
             model = (self._turn + at) % n
-            if self._step(model, quiet=False):
+            if self._step(model):
                 self._turn = model + 1
                 return True
-        # Every message has arrived and no window is full: nothing else can come.
-        return any(self._step(model, quiet=True) for model in range(n))
+        # A closed gate may have sent word of that; else only time can open one.
+        return bool(self.queues.waiting()) or self._wait()
+
+    def _wait(self) -> bool:
+        """Let time pass until a request has waited long enough for its batch; False where none will."""
+        waits = sorted(w for s in self.subservers if (w := s.wait_ms()) is not None)
+        began = self.now
+        for wait in waits:
+            self.now = max(self.now, began + wait)
+            if any(self._step(model) for model in range(len(self.subservers))):
+                return True
+        return False
 
     def events(self) -> list[Event]:
         """Return what can happen next; a batch may turn out not to be due."""
@@ -228,7 +246,7 @@ class Engine:
         """Let one thing happen; False where the batch was not due."""
         if event.deliver is None:
             assert event.step is not None
-            return self._step(event.step, quiet=False)
+            return self._step(event.step)
         self.now += TICK_MS
         data = self.queues.take(event.deliver)
         receiver = event.deliver[1]
@@ -242,9 +260,9 @@ class Engine:
             self.subservers[receiver].receive(message)
         return True
 
-    def _step(self, model: int, *, quiet: bool) -> bool:
+    def _step(self, model: int) -> bool:
         self.now += TICK_MS
-        return self.subservers[model].step(quiet=quiet)
+        return self.subservers[model].step()
 
     def _receive(self, message: ToFrontEnd) -> None:
         match message:
@@ -253,8 +271,10 @@ class Engine:
                     self.completions[token.request].tokens.append(token)
             case Ready():
                 self.book.ready(message)
-            case Held():
-                self.book.held(message)
+            case Held() | Gated():
+                self.book.told(message)
+            case Tally():
+                self.tallies[message.model] = message
             case Refused():
                 entry = self.book.refused(message.request)
                 if entry is not None:

@@ -2,23 +2,33 @@
 
 The table comes from the throughput model (design: «Rules that keep the runtime safe whatever the model says»). A window
 is a matter of speed only: the second and third rule let a batch go wherever the first could wait in vain. It knows
-nothing of clocks; times are milliseconds that the caller measured.
+nothing of clocks; times are milliseconds that the caller measured. `trc simulate` asks the same gate.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 Reason = Literal["window", "max_wait", "nothing_else"]
+REASONS = (
+    *get_args(Reason),
+    "prefill",
+)  # of a batch; the last one is for batches that hold prefill only
 
 
 class Gate:
     """A row of the window table and the three launch rules."""
 
-    def __init__(self, windows: list[int], max_wait_ms: float) -> None:
-        assert windows and min(windows) >= 1 and max_wait_ms > 0, (windows, max_wait_ms)
-        self.windows = windows  # by number of active requests - 1
+    def __init__(self, windows: Sequence[int], max_wait_ms: float) -> None:
+        assert max_wait_ms > 0, max_wait_ms
         self.max_wait_ms = max_wait_ms
+        self.swap(windows)
+
+    def swap(self, windows: Sequence[int]) -> None:
+        """Take another row, whole."""
+        assert windows and min(windows) >= 1, windows
+        self.windows = list(windows)  # by number of active requests - 1
 
     def window(self, n_active: int) -> int:
         """Return the window for a number of active requests.
@@ -41,3 +51,14 @@ class Gate:
         if oldest_ms >= self.max_wait_ms:
             return "max_wait"
         return None
+
+
+def infeasible_count(table: Sequence[Sequence[int]]) -> int | None:
+    """Return the least N whose windows, by model, could all wait for each other; None where there is none.
+
+    Windows are feasible for N where sum (B_i - 1) < N.
+    """
+    for n, column in enumerate(zip(*table, strict=True), 1):
+        if min(column) < 1 or sum(column) - len(column) >= n:
+            return n
+    return None

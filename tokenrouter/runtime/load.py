@@ -76,5 +76,5 @@ def subserver(
         send,
         now_ms,
         epoch=epoch,
-        max_tokens=settings.max_batch_tokens,
+        settings=settings,
     )

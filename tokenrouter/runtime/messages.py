@@ -4,9 +4,9 @@ msgspec structs over msgpack, tagged by class name; nothing is ever unpickled. A
 the output; positions in it count from 0. `state.position` counts output tokens only.
 
 Who sends what:
-    front end -> subserver   Admit, Abort, Active, Drain, Inspect
+    front end -> subserver   Admit, Abort, Active, Windows, Flush, Drain, Inspect
     subserver -> subserver   Handoff
-    subserver -> front end   Ready, Commits, Refused, Held, Report, Failed
+    subserver -> front end   Ready, Commits, Refused, Held, Gated, Tally, Report, Failed
 
 Every subserver hears of every request by Admit, so a Handoff carries only what its receiver has not seen. The two
 travel on different sockets: a Handoff that overtakes its Admit is held until that comes. Request numbers grow, and the
@@ -84,6 +84,16 @@ class Active(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     n: int
 
 
+class Windows(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The receiver's row of a window table that is feasible as a whole; it replaces the one before."""
+
+    windows: list[int]  # by number of active requests - 1
+
+
+class Flush(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing can arrive at any gate: all active requests wait at closed ones. Launch what waits."""
+
+
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Finish what is here and end."""
 
@@ -149,6 +159,58 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     requests: list[int]
 
 
+class Gated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """So many requests wait at the sender's closed gate while it is idle; 0 where a batch was launched."""
+
+    model: int
+    epoch: int
+    waiting: int
+
+
+# Upper bounds of the buckets that admission delays are counted in, the last one open.
+DELAY_BOUNDS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that led from one station to another. A station is a model, in or outside a borrowed stay."""
+
+    home: int  # where the stay returns to; -1 outside a stay
+    left: int  # steps left of the stay before this one; 0 outside, -1 where their number is open
+    target: int  # model that decides next
+    target_home: int
+    target_left: int
+    n: int  # steps
+    kept: int  # of them, those that committed their candidate
+
+
+class StepTime(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the latest steps of one batch size took; steps with prefill chunks in them are left out."""
+
+    size: int
+    n: int  # steps since the start
+    median_ms: float  # of the latest ones
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What a subserver has counted since its start; sent now and then while it works."""
+
+    model: int
+    epoch: int
+    steps: int
+    n_active: int  # the N it last heard
+    window: int  # B(N)
+    waiting: int  # at its gate
+    launches: dict[str, int]  # batches by reason: `gate.REASONS`
+    batch_sizes: dict[int, int]  # batches by the requests that passed the gate with them
+    delays: list[int]  # requests by time at the gate: `DELAY_BOUNDS_MS`, and one more
+    delay_sum_ms: float
+    entered: int  # requests that this model was the first owner of
+    ended: int  # requests that ended here
+    ended_tokens: int  # their committed tokens
+    moves: list[Move]
+    times: list[StepTime]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What a subserver holds at this moment; `problem` names what does not add up."""
 
@@ -172,8 +234,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-ToSubserver = Admit | Abort | Active | Drain | Inspect | Handoff
-ToFrontEnd = Ready | Commits | Refused | Held | Report | Failed
+ToSubserver = Admit | Abort | Active | Windows | Flush | Drain | Inspect | Handoff
+ToFrontEnd = Ready | Commits | Refused | Held | Gated | Tally | Report | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_subserver = msgspec.msgpack.Decoder(ToSubserver).decode

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from tokenrouter.plan.structs import Plan
+
+WindowMode = Literal["fixed", "adaptive", "off"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,6 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     deterministic: bool = False  # equal bits whatever else is in the batch
     threads: int | None = None  # torch threads of one subserver; torch's own choice where None
     max_batch_tokens: int = 512
+    windows: WindowMode = "fixed"  # off: every window is 1; adaptive: begins with the plan's table
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

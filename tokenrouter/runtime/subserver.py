@@ -16,6 +16,7 @@ from typing import assert_never
 from tokenrouter.plan import structs as plan_
 from tokenrouter.plan.structs import Label, Plan
 from tokenrouter.runtime.gate import Gate
+from tokenrouter.runtime.gatekeeper import Gatekeeper
 from tokenrouter.runtime.graph import TaskGraph
 from tokenrouter.runtime.messages import (
     Abort,
@@ -23,6 +24,7 @@ from tokenrouter.runtime.messages import (
     Admit,
     Commits,
     Drain,
+    Flush,
     Handoff,
     Held,
     Inspect,
@@ -31,12 +33,15 @@ from tokenrouter.runtime.messages import (
     Report,
     Token,
     ToSubserver,
+    Windows,
 )
+from tokenrouter.runtime.meter import Meter
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Output, Row, Runner
 from tokenrouter.runtime.sampler import sample
 from tokenrouter.runtime.scheduler import Chunk, Scheduler
 from tokenrouter.runtime.sequence import Sequence, admitted
+from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.state import Decision, advance, count_down, limits
 from tokenrouter.runtime.transport import FRONT_END, Send
 
@@ -58,7 +63,7 @@ class Subserver:
         now_ms: Callable[[], float],
         *,
         epoch: int = 1,
-        max_tokens: int = 512,
+        settings: Settings | None = None,
     ) -> None:
         self.plan = plan
         self.model = model
@@ -67,12 +72,16 @@ class Subserver:
         self.router = router
         self.send = send
         self.now_ms = now_ms
+        self.stopwatch_ms = now_ms  # times steps; another where `now_ms` is no real clock
         self.graph = TaskGraph(plan.subservers[model])
         self.limits = limits(plan)
-        self.gate = Gate(plan.windows.table[model], plan.windows.max_wait_ms)
-        self.scheduler = Scheduler(runner.capacity_tokens, plan.memory.page_size, max_tokens)
-        self.n_active = 0
-        self.n_steps = 0
+        settings = settings or Settings()
+        self.meter = Meter(model, epoch)
+        row = [1] if settings.windows == "off" else plan.windows.table[model]
+        self.gate = Gatekeeper(Gate(row, plan.windows.max_wait_ms), self.meter, send)
+        self.scheduler = Scheduler(
+            runner.capacity_tokens, plan.memory.page_size, settings.max_batch_tokens
+        )
         self.draining = False
         self._early: dict[int, Handoff] = {}
         self._last_admitted = 0
@@ -107,8 +116,8 @@ class Subserver:
             case Abort():
                 self._early.pop(message.request, None)
                 self.scheduler.remove(message.request)
-            case Active():
-                self.n_active = message.n
+            case Active() | Windows() | Flush():
+                self.gate.receive(message)
             case Drain():
                 self.draining = True
             case Inspect():
@@ -129,6 +138,7 @@ class Subserver:
             return
         self.scheduler.add(sequence)
         if sequence.owned:
+            self.meter.entered += 1
             self._rest(task.id, sequence)
         handoff = self._early.pop(message.request, None)
         if handoff is not None:
@@ -162,38 +172,29 @@ class Subserver:
 
     # --- One step
 
-    def step(self, *, quiet: bool = False) -> bool:
-        """Run one batch where one is due, and return whether there was one.
-
-        `quiet` says that nothing can arrive any more without this subserver's doing.
-        """
-        chunks = self.scheduler.next_batch(gate_open=self._gate_opens(quiet=quiet))
+    def step(self) -> bool:
+        """Run one batch where one is due, and return whether there was one."""
+        waiting = self.scheduler.gated()
+        now, started = self.now_ms(), self.stopwatch_ms()
+        reason = self.gate.due(waiting, now)
+        chunks = self.scheduler.next_batch(gate_open=reason is not None)
         self._tell_held()
+        self.gate.tell(len(waiting), reason, now)
         if not chunks:
             return False
-        self.n_steps += 1
+        plain = self.gate.launched(chunks, reason, now)
         self._walk(chunks)
         if self._committed:
             commits = Commits(model=self.model, epoch=self.epoch, tokens=self._committed)
             self.send(FRONT_END, commits)
             self._committed = []
+        if plain:
+            self.meter.timed(len(chunks), self.stopwatch_ms() - started)
         return True
-
-    def _gate_opens(self, *, quiet: bool) -> bool:
-        waiting = self.scheduler.gated()
-        if not waiting:
-            return False
-        oldest = self.now_ms() - min(sequence.due_since for sequence in waiting)
-        moving = 0 if quiet else self.n_active - len(waiting)
-        return self.gate.due(len(waiting), oldest, self.n_active, moving) is not None
 
     def wait_ms(self) -> float | None:
         """Return for how long nothing happens here without a message; None for ever."""
-        waiting = self.scheduler.gated()
-        if not waiting:
-            return None
-        oldest = min(sequence.due_since for sequence in waiting)
-        return max(0.0, oldest + self.gate.max_wait_ms - self.now_ms())
+        return self.gate.opens_in_ms(self.scheduler.gated(), self.now_ms())
 
     def _tell_held(self) -> None:
         """Tell the front end which requests cannot reach the gate, where that has changed."""
@@ -263,8 +264,14 @@ class Subserver:
         )
         if decision.target is None and end != "stop":
             end = "stop"
-        sequence.state = advance(sequence.state, decision, row.windows, ended=end is not None)
+        before = sequence.state
+        sequence.state = advance(before, decision, row.windows, ended=end is not None)
         row.advanced = True
+        if end is None:
+            self.meter.moved(before, sequence.state, kept=True)
+        else:
+            self.meter.ended += 1
+            self.meter.ended_tokens += sequence.state.position
         self._committed.append(
             Token(
                 request=sequence.request,
@@ -291,7 +298,9 @@ class Subserver:
         for row in rows:
             sequence = row.sequence
             if not row.advanced:
-                sequence.state = advance(sequence.state, _decision(row), row.windows, ended=False)
+                before = sequence.state
+                sequence.state = advance(before, _decision(row), row.windows, ended=False)
+                self.meter.moved(before, sequence.state, kept=False)
             peer = sequence.state.owner
             assert peer in task.peers, (peer, task.peers)
             start = sequence.seen[peer]
@@ -335,7 +344,7 @@ class Subserver:
             free=pool.n_free,
             kept=pool.n_kept,
             preempted=self.scheduler.n_preempted,
-            steps=self.n_steps,
+            steps=self.meter.steps,
             problem=problem,
         )
 
