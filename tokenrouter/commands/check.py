@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Report every problem in the given files."""
     from tokenrouter.dsl.source import SourceError
 
-    found: list[Diagnostic] = []
+    found: dict[Diagnostic, None] = {}  # files may share an import
     texts: dict[str, str] = {}
     unread = False
     for file in args.files:
@@ -48,10 +48,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"trc check: {error}", file=sys.stderr)
             unread = True
             continue
-        new = [d for d in resolved.diagnostics if d not in found]  # files may share an import
-        found += new
+        found |= dict.fromkeys(resolved.diagnostics)
         texts |= resolved.texts
-    _print(found, texts, args.format)
+    _print(list(found), texts, args.format)
     return 1 if unread or any(d.severity == "error" for d in found) else 0
 
 

@@ -17,7 +17,6 @@ from fractions import Fraction
 from math import floor, inf, isinf
 from typing import Literal
 
-from tokenrouter.compiler.atoms import disjuncts
 from tokenrouter.compiler.expr import (
     Aggregate,
     Expr,
@@ -27,10 +26,10 @@ from tokenrouter.compiler.expr import (
     VarOf,
     walk,
 )
-from tokenrouter.compiler.feasible import Region
+from tokenrouter.compiler.feasible import whole
 from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import Automaton, Borrow, ClaimDecl, Rule, State, Stop, targets
-from tokenrouter.compiler.liveness import at_values, narrow
+from tokenrouter.compiler.liveness import at_values, narrow, some
 from tokenrouter.plan.literal import number
 
 Weight = Fraction | float  # a float only where it is infinite
@@ -123,22 +122,31 @@ def _stay_weight(auto: Automaton, claim: ClaimDecl, go: Borrow) -> Weight:
 
 def _certain(auto: Automaton, state: State, index: int) -> bool:
     """Return whether a rule asks nothing of a request's past and some step takes it."""
-    regions = [Region(auto)]
+    regions = [whole(auto)]
+    space = regions[0].space
     for rule in state.rules[: index + 1]:
-        last = rule is state.rules[index]
         if rule.when is None:
             break
         if any(_remembers(part) for part in walk(rule.when)):
             return False
-        ways = disjuncts(rule.when, last)
-        rest = None if ways is None else narrow(regions, ways)
+        always, never = space.ways(rule.when), space.ways(rule.when, False)
+        if always is None or never is None:
+            return False
+        if rule is state.rules[index]:
+            return some(regions, always) and not _depends(rule)
+        rest = narrow(regions, always, never)
         if rest is None:
             return False
         regions = rest
-    go = state.rules[index].go
-    if isinstance(go, Borrow) and (go.until or any(_remembers(part) for part in walk(go.most))):
-        return False
-    return bool(regions)
+    return bool(regions) and not _depends(state.rules[index])
+
+
+def _depends(rule: Rule) -> bool:
+    """Return whether how long a stay lasts depends on more than the step that begins it."""
+    go = rule.go
+    return isinstance(go, Borrow) and (
+        go.until is not None or any(_remembers(part) for part in walk(go.most))
+    )
 
 
 def _remembers(part: Expr) -> bool:

@@ -1,43 +1,24 @@
 """Whether some step can satisfy a conjunction of atoms: bounds on differences, closed under the signals' laws.
 
-A region holds, for each pair of terms, the tightest known bound on their difference (a difference-bound matrix; the term
-None is 0). Assuming an atom closes it again over all pairs; then the curved laws tighten single terms until nothing moves.
-A region that turns out empty is certain to be so; one that does not may still be, since laws that are not written down and
-terms that are not linear are held for free.
+A region holds, for each pair of terms, the tightest known bound on their difference (a difference-bound matrix; term 0
+is the number 0). Assuming an atom closes it again over all pairs; then the curved laws tighten single terms until nothing
+moves. A region that turns out empty is certain to be so; one that does not may still be, since laws that are not written
+down and terms that are not linear are held for free. Most questions need no closure: an atom that a region implies changes
+nothing, and one that contradicts a single link leaves nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil, floor, inf, isfinite
+from math import inf
 
 from tokenrouter.compiler import laws
-from tokenrouter.compiler.atoms import AtMost, Atom, Conjunction, Holds
-from tokenrouter.compiler.expr import Comparison, Expr, Lit, SignalOf, TokenIs
+from tokenrouter.compiler.expr import Comparison, Expr, Lit, TokenIs
 from tokenrouter.compiler.ir import Automaton
-from tokenrouter.signals import SIGNALS
+from tokenrouter.compiler.space import ZERO, Bound, Fact, Link, Space, Way, bounds, join
 
 MOST_TERMS = 24  # a guard over more terms is held for free beyond them
 ROUNDS = 4  # of the curved laws; each only tightens, so stopping early is safe
-
-Term = Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """`x - y <= bound`, and the law behind it; '' where the guards say so themselves."""
-
-    bound: float
-    strict: bool
-    why: str = ""
-
-    def tighter(self, other: Link | None) -> bool:
-        """Return whether this says more than another bound on the same pair."""
-        if other is None:
-            return True
-        return self.bound < other.bound or (
-            self.bound == other.bound and self.strict and not other.strict
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,59 +48,128 @@ class Texts:
 class Region:
     """The steps that satisfy all that was assumed so far."""
 
-    auto: Automaton
-    links: dict[tuple[Term, Term], Link] = field(default_factory=dict)
-    terms: tuple[Term, ...] = (None,)
+    space: Space
+    links: dict[tuple[int, int], Link] = field(default_factory=dict)
+    terms: tuple[int, ...] = (ZERO,)
     facts: dict[Expr, bool] = field(default_factory=dict)
     equal: dict[Expr, Lit] = field(default_factory=dict)  # texts and bools that are known
     texts: Texts = field(default_factory=Texts)
 
-    def assume(self, conjunction: Conjunction) -> Region | Empty:
-        """Return the part of this region where all atoms hold too."""
-        copy = _Draft(
-            self.auto,
+    def assume(self, way: Way) -> Region | Empty:
+        """Return the part of this region that goes a way; the region itself where all of it does."""
+        new = [atom for atom in way if not self._implies(atom)]
+        if not new:
+            return self
+        draft = self._draft()
+        for atom in new:
+            why = draft.add(atom)
+            if why is not None:
+                return Empty(why)
+        return draft.done()
+
+    def part(self, way: Way) -> Region | None:
+        """Return the part that goes a way, or None; where one link forbids it, without closing anything."""
+        if self._forbids(way):
+            return None
+        part = self.assume(way)
+        return part if isinstance(part, Region) else None
+
+    def meets(self, way: Way) -> bool:
+        """Return whether some step here goes a way."""
+        if self._forbids(way):
+            return False
+        new = [atom for atom in way if not self._implies(atom)]
+        if not new:
+            return True
+        if len(new) == 1 and isinstance(new[0], Bound) and self.space.maxprob not in self.terms:
+            x, y, _ = new[0]
+            if x != y and x in self.terms and y in self.terms:
+                return True  # the bounds are closed, and no curved law has a say
+        return isinstance(self.assume(way), Region)
+
+    def aware(self, ways: list[Way]) -> Region | None:
+        """Return the same steps with what the laws say of the terms of some ways; None where there are none."""
+        terms = [t for way in ways for atom in way if isinstance(atom, Bound) for t in atom[:2]]
+        if all(term in self.terms for term in terms):
+            return self
+        draft = self._draft()
+        for term in terms:
+            if draft.mention(term) is not None:
+                return None
+        done = draft.done()
+        return done if isinstance(done, Region) else None
+
+    def within(self, other: Region) -> bool:
+        """Return whether the bounds and facts here say all that another region's do."""
+        links = self.links
+        return (
+            all(
+                (mine := links.get(pair)) is not None and not link.tighter(mine)
+                for pair, link in other.links.items()
+            )
+            and other.facts.items() <= self.facts.items()
+        )
+
+    def _draft(self) -> _Draft:
+        return _Draft(
+            self.space,
             dict(self.links),
             list(self.terms),
             dict(self.facts),
             dict(self.equal),
             self.texts,
         )
-        for atom in conjunction:
-            why = copy.add(atom)
-            if why is not None:
-                return Empty(why)
-        why = copy.bend() if len(copy.terms) > 2 else None
-        if why is not None:
-            return Empty(why)
-        return Region(copy.auto, copy.links, tuple(copy.terms), copy.facts, copy.equal, copy.texts)
+
+    def _forbids(self, way: Way) -> bool:
+        """Return whether one atom of a way contradicts one link or fact."""
+        for atom in way:
+            if isinstance(atom, Fact):
+                if self.facts.get(atom.term, atom.value) != atom.value:
+                    return True
+            else:
+                back = self.links.get((atom.y, atom.x))
+                if back is not None and atom.link.against(back):
+                    return True
+        return False
+
+    def _implies(self, atom: Bound | Fact) -> bool:
+        if isinstance(atom, Fact):
+            return self.facts.get(atom.term) == atom.value
+        known = self.links.get((atom.x, atom.y))
+        return known is not None and not atom.link.tighter(known)
+
+
+def whole(auto: Automaton) -> Region:
+    """Return the region of all steps of a policy."""
+    return Region(Space(auto))
 
 
 @dataclass(eq=False, slots=True)
 class _Draft:
     """A region that is being tightened. Its methods return why it became empty, or None."""
 
-    auto: Automaton
-    links: dict[tuple[Term, Term], Link]
-    terms: list[Term]
+    space: Space
+    links: dict[tuple[int, int], Link]
+    terms: list[int]
     facts: dict[Expr, bool]
     equal: dict[Expr, Lit]
     texts: Texts
 
-    def add(self, atom: Atom) -> str | None:
-        if isinstance(atom, Holds):
+    def add(self, atom: Bound | Fact) -> str | None:
+        if isinstance(atom, Fact):
             return self._fact(atom)
-        if atom.x is None and atom.y is None:
-            empty = atom.bound < 0.0 or (atom.bound == 0.0 and atom.strict)
+        if atom.x == atom.y == ZERO:
+            empty = atom.link.bound < 0.0 or (atom.link.bound == 0.0 and atom.link.strict)
             return "" if empty else None
         for term in (atom.x, atom.y):
-            why = self._mention(term)
+            why = self.mention(term)
             if why is not None:
                 return why
         if atom.x not in self.terms or atom.y not in self.terms:
             return None
-        return self._link(atom.x, atom.y, _whole(atom))
+        return self._link(atom.x, atom.y, atom.link)
 
-    def _fact(self, atom: Holds) -> str | None:
+    def _fact(self, atom: Fact) -> str | None:
         if self.facts.setdefault(atom.term, atom.value) != atom.value:
             return ""
         match atom.term:
@@ -136,96 +186,80 @@ class _Draft:
                 pass
         return None
 
-    def _mention(self, term: Term) -> str | None:
+    def mention(self, term: int) -> str | None:
         """Bring in a term with its range and the laws between it and the terms that are here."""
         if term in self.terms or len(self.terms) >= MOST_TERMS:
             return None
-        assert term is not None
         others = list(self.terms)
         self.terms.append(term)
-        at = laws.range_of(self.auto, term)
-        name = "" if at.low == at.high else f"`{term}` lies in [{at.low:g}, {at.high:.4g}]"
-        found = self._bound(term, at, name)
+        for bound in self.space.range(term):
+            why = self._link(bound.x, bound.y, bound.link)
+            if why is not None:
+                return why
         for other in others:
-            if found is None and other is not None:
-                found = self._law(term, other)
-        return found
-
-    def _law(self, x: Expr, y: Expr) -> str | None:
-        for a, b in ((x, y), (y, x)):
-            why = laws.at_most(a, b)
-            if why:
-                empty = self._link(a, b, Link(0.0, False, why))
-                if empty is not None:
-                    return empty
+            for bound in self.space.between(term, other):
+                why = self._link(bound.x, bound.y, bound.link)
+                if why is not None:
+                    return why
         return None
 
-    def _bound(self, term: Expr, at: laws.Range, why: str) -> str | None:
-        found = None
-        if isfinite(at.high):
-            found = self._link(term, None, Link(at.high, False, why))
-        if found is None and isfinite(at.low):
-            found = self._link(None, term, Link(-at.low, False, why))
-        return found
-
-    def _link(self, x: Term, y: Term, link: Link) -> str | None:
+    def _link(self, x: int, y: int, link: Link) -> str | None:
         """Tighten one pair and close over all others; every shortest way through the new link is looked at."""
-        if not link.tighter(self.links.get((x, y))):
+        links = self.links
+        if not link.tighter(links.get((x, y))):
             return None
-        back = self.links.get((y, x))
-        if back is not None:
-            total = link.bound + back.bound
-            if total < -1e-12 or (abs(total) <= 1e-12 and (link.strict or back.strict)):
-                return _join(link.why, back.why)
-        self.links[x, y] = link
-        into = [(i, self.links.get((i, x))) for i in self.terms if i not in (x, y)]
-        out = [(j, self.links.get((y, j))) for j in self.terms if j not in (x, y)]
+        back = links.get((y, x))
+        if back is not None and link.against(back):
+            return join(link.why, back.why)
+        links[x, y] = link
+        into = [(i, links.get((i, x))) for i in self.terms if i not in (x, y)]
+        out = [(j, links.get((y, j))) for j in self.terms if j not in (x, y)]
         into = [(x, None), *((i, step) for i, step in into if step is not None)]
         out = [(y, None), *((j, step) for j, step in out if step is not None)]
         for i, first in into:
             for j, last in out:
-                if i != j:
-                    way = _chain(first, link, last)
-                    if way.tighter(self.links.get((i, j))):
-                        self.links[i, j] = way
+                if i != j and (first is not None or last is not None):
+                    self._close(i, j, first, link, last)
         return None
 
-    def bend(self) -> str | None:
+    def _close(self, i: int, j: int, first: Link | None, link: Link, last: Link | None) -> None:
+        """Tighten the bound between two terms to that of the way over a new link, where it is tighter."""
+        steps = [step for step in (first, link, last) if step is not None]
+        bound = sum(step.bound for step in steps)
+        known = self.links.get((i, j))
+        if known is None or bound <= known.bound:
+            way = Link(bound, any(step.strict for step in steps))
+            if way.tighter(known):
+                why = join(*(step.why for step in steps))
+                self.links[i, j] = Link(bound, way.strict, why)
+
+    def done(self) -> Region | Empty:
+        """Return the region, after the curved laws."""
+        bent = self.space.maxprob in self.terms and len(self.terms) > 2
+        why = self._bend() if bent else None
+        if why is not None:
+            return Empty(why)
+        return Region(self.space, self.links, tuple(self.terms), self.facts, self.equal, self.texts)
+
+    def _bend(self) -> str | None:
         """Apply the curved laws until nothing moves, or long enough."""
+        number = self.space.number
         for _ in range(ROUNDS):
-            known = {term: self._range(term) for term in self.terms if term is not None}
-            before = dict(self.links)
-            for bound in laws.consequences(self.auto.vocabulary, known):
-                why = self._bound(bound.term, bound.range, bound.why)
-                if why is not None:
-                    return why
-            if self.links == before:
+            terms = [(term, self.space.terms[term]) for term in self.terms]
+            known = {expr: self._range(term) for term, expr in terms if expr is not None}
+            moved = False
+            for bound in laws.consequences(self.space.auto.vocabulary, known):
+                for link in bounds(number(bound.term), bound.range, ""):
+                    if link.link.tighter(self.links.get((link.x, link.y))):
+                        moved = True
+                        told = link.link._replace(why=bound.why.format(*bound.of))
+                        why = self._link(link.x, link.y, told)
+                        if why is not None:
+                            return why
+            if not moved:
                 return None
         return None
 
-    def _range(self, term: Term) -> laws.Range:
-        high, low = self.links.get((term, None)), self.links.get((None, term))
+    def _range(self, term: int) -> laws.Range:
+        high, low = self.links.get((term, ZERO)), self.links.get((ZERO, term))
         return laws.Range(-inf if low is None else -low.bound, inf if high is None else high.bound)
-
-
-def _chain(first: Link | None, link: Link, last: Link | None) -> Link:
-    steps = [step for step in (first, link, last) if step is not None]
-    bound, strict = sum(step.bound for step in steps), any(step.strict for step in steps)
-    return Link(bound, strict, _join(*(step.why for step in steps)))
-
-
-def _join(*reasons: str) -> str:
-    """Return distinct reasons as one text."""
-    return "; ".join(dict.fromkeys(part for text in reasons for part in text.split("; ") if part))
-
-
-def _whole(atom: AtMost) -> Link:
-    """Return the link of an atom; between counts, which are whole numbers, `<` is `<=` of the next."""
-    whole = all(term is None or _counts(term) for term in (atom.x, atom.y))
-    if not whole:
-        return Link(atom.bound, atom.strict)
-    return Link(ceil(atom.bound) - 1.0 if atom.strict else float(floor(atom.bound)), False)
-
-
-def _counts(term: Expr) -> bool:
-    return isinstance(term, SignalOf) and SIGNALS[term.name].unit == "count"

@@ -10,8 +10,9 @@ count never exceeds `position`, max(s, n) >= s, max(s, n) >= mean(s, n).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from math import exp, floor, inf, log
+from typing import NamedTuple
 
 from tokenrouter.compiler.expr import Aggregate, Expr, HeadOf, Lit, ParamOf, SignalOf
 from tokenrouter.compiler.ir import Automaton
@@ -20,8 +21,7 @@ from tokenrouter.signals import SIGNALS
 LARGEST_VOCABULARY = 1 << 24  # assumed where the models are not at hand
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """The closed interval that a term lies in."""
 
     low: float = -inf
@@ -99,13 +99,13 @@ def _solve(falling: Callable[[float], float], value: float, low: float) -> float
     return (low + high) / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A consequence of a law: `term` lies in `range`."""
+class Bound(NamedTuple):
+    """A consequence of a law: `term` lies in `range`; `why` has places for the numbers `of` which it speaks."""
 
     term: Expr
     range: Range
     why: str
+    of: tuple[float, ...] = ()
 
 
 ENTROPY = SignalOf("entropy")
@@ -129,51 +129,39 @@ def _entropy(v: int, p: Range, h: Range) -> list[Bound]:
     out = []
     if p.low > 1.0 / v:
         top = most_entropy(p.low, v)
-        out.append(
-            Bound(
-                ENTROPY,
-                Range(high=top),
-                f"`maxprob` above {p.low:g} keeps `entropy` below {top:.3g} nats",
-            )
-        )
+        why = "`maxprob` above {:g} keeps `entropy` below {:.3g} nats"
+        out.append(Bound(ENTROPY, Range(high=top), why, (p.low, top)))
     if p.high < 1.0:
         least = least_entropy(p.high)
-        out.append(
-            Bound(
-                ENTROPY,
-                Range(low=least),
-                f"`maxprob` below {p.high:g} keeps `entropy` above {least:.3g} nats",
-            )
-        )
+        why = "`maxprob` below {:g} keeps `entropy` above {:.3g} nats"
+        out.append(Bound(ENTROPY, Range(low=least), why, (p.high, least)))
     if h.low > 0.0:
-        top = _solve(lambda q: most_entropy(q, v), h.low, 1.0 / v) + 1e-9
-        out.append(
-            Bound(
-                MAXPROB,
-                Range(high=top),
-                f"`entropy` above {h.low:g} nats keeps `maxprob` below {top:.3g}",
-            )
-        )
+        top = _most_maxprob(h.low, v)
+        why = "`entropy` above {:g} nats keeps `maxprob` below {:.3g}"
+        out.append(Bound(MAXPROB, Range(high=top), why, (h.low, top)))
     if h.high < log(v):
-        least = _solve(least_entropy, h.high, 1.0 / v) - 1e-9
-        out.append(
-            Bound(
-                MAXPROB,
-                Range(low=least),
-                f"`entropy` below {h.high:g} nats keeps `maxprob` above {least:.3g}",
-            )
-        )
+        least = _least_maxprob(h.high, v)
+        why = "`entropy` below {:g} nats keeps `maxprob` above {:.3g}"
+        out.append(Bound(MAXPROB, Range(low=least), why, (h.high, least)))
     return out
 
 
+@cache
+def _most_maxprob(entropy: float, v: int) -> float:
+    """Return the largest `maxprob` that leaves room for an entropy, on the safe side."""
+    return _solve(lambda p: most_entropy(p, v), entropy, 1.0 / v) + 1e-9
+
+
+@cache
+def _least_maxprob(entropy: float, v: int) -> float:
+    """Return the least `maxprob` that keeps the entropy down, on the safe side."""
+    return _solve(least_entropy, entropy, 1.0 / v) - 1e-9
+
+
 def _beside_maxprob(p: Range, known: dict[Expr, Range]) -> list[Bound]:
-    out = [
-        Bound(
-            MARGIN,
-            Range(low=2.0 * p.low - 1.0),
-            f"`maxprob` above {p.low:g} keeps `margin` above {2.0 * p.low - 1.0:.3g}",
-        )
-    ]
+    least = 2.0 * p.low - 1.0
+    why = "`maxprob` above {:g} keeps `margin` above {:.3g}"
+    out = [Bound(MARGIN, Range(low=least), why, (p.low, least))]
     if p.high > 0.0:
         out.append(
             Bound(
@@ -187,15 +175,12 @@ def _beside_maxprob(p: Range, known: dict[Expr, Range]) -> list[Bound]:
         )
     if MARGIN in known:
         top = (1.0 + known[MARGIN].high) / 2.0
-        why = f"`margin` below {known[MARGIN].high:g} keeps `maxprob` below {top:.3g}"
-        out.append(Bound(MAXPROB, Range(high=top), why))
+        why = "`margin` below {:g} keeps `maxprob` below {:.3g}"
+        out.append(Bound(MAXPROB, Range(high=top), why, (known[MARGIN].high, top)))
     for term, at in known.items():
         if isinstance(term, SignalOf) and term.name == "mass" and isinstance(term.args[0], int):
             k = max(1, term.args[0])
-            out.append(
-                Bound(term, Range(high=k * p.high), f"`{term}` is at most {k} times `maxprob`")
-            )
-            out.append(
-                Bound(MAXPROB, Range(low=at.low / k), f"`{term}` is at most {k} times `maxprob`")
-            )
+            why = f"`{term}` is at most {k} times `maxprob`"
+            out += [Bound(term, Range(high=k * p.high), why)]
+            out += [Bound(MAXPROB, Range(low=at.low / k), why)]
     return out

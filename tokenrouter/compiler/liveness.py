@@ -1,41 +1,59 @@
-"""Which rules of a list some step can reach, with what earlier rules take away."""
+"""Which rules of a list some step can reach, with what earlier rules take away.
+
+What is left of the steps is a list of regions, which may overlap. A rule splits only those that it can fire in, and a
+part within another is dropped, so that a staircase of n rules leaves n + 1 regions and a rule that never fires leaves all
+as it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tokenrouter.compiler.atoms import MOST, Conjunction, disjuncts
-from tokenrouter.compiler.feasible import Region
+from tokenrouter.compiler.atoms import MOST
+from tokenrouter.compiler.feasible import Region, whole
 from tokenrouter.compiler.ir import Automaton, Rule, StartRule
+from tokenrouter.compiler.space import Way
 
 
-def some(regions: list[Region], ways: list[Conjunction]) -> bool:
+def some(regions: list[Region], ways: list[Way]) -> bool:
     """Return whether some step in the regions goes one of the ways."""
-    return any(isinstance(region.assume(way), Region) for region in regions for way in ways)
+    return any(region.meets(way) for region in regions for way in ways)
 
 
-def narrow(regions: list[Region], ways: list[Conjunction]) -> list[Region] | None:
-    """Return the parts of the regions that go one of the ways; None where they are too many to look at."""
-    if len(regions) * len(ways) > MOST:
-        return None
-    parts = (region.assume(way) for region in regions for way in ways)
-    return [part for part in parts if isinstance(part, Region)]
+def narrow(regions: list[Region], always: list[Way], never: list[Way]) -> list[Region] | None:
+    """Return what a rule leaves of the regions, by the ways in which its guard holds and in which it does not.
+
+    None where that is too many parts to look at.
+    """
+    out: list[Region] = []
+    for region in regions:
+        if some([region], always):
+            parts = [part for way in never if (part := region.part(way)) is not None]
+        else:
+            same = region.aware(always)
+            parts = [] if same is None else [same]
+        for part in parts:
+            if not any(part.within(other) for other in out):
+                out = [other for other in out if not other.within(part)]
+                out.append(part)
+        if len(out) > MOST:
+            return None
+    return out
 
 
-def alive(auto: Automaton, rules: Sequence[Rule | StartRule]) -> list[bool]:
-    """Return for each rule whether some step may make it fire; a rule that is too wide to look at may."""
-    left: list[Region] = [Region(auto)]
-    out = []
+def alive(auto: Automaton, rules: Sequence[Rule | StartRule]) -> Iterator[bool]:
+    """Yield for each rule whether some step may make it fire; a rule that is too wide to look at may."""
+    left = [whole(auto)]
+    space = left[0].space
     for rule in rules:
         if rule.when is None:
-            out.append(bool(left))
+            yield bool(left)
             continue
-        always, never = disjuncts(rule.when), disjuncts(rule.when, False)
-        out.append(always is None or some(left, always))
-        rest = None if never is None else narrow(left, never)
+        always, never = space.ways(rule.when), space.ways(rule.when, False)
+        yield always is None or some(left, always)
+        rest = None if always is None or never is None else narrow(left, always, never)
         left = left if rest is None else rest
-    return out
 
 
 def at_values(auto: Automaton) -> Automaton:

@@ -6,6 +6,7 @@ what they report, and only it decides that a policy cannot be compiled.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 
@@ -20,7 +21,7 @@ from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
 from tokenrouter.compiler.passes.variables import variables
 from tokenrouter.compiler.verify import verify
-from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.diagnostics import Diagnostic, Span
 
 Pass = Callable[[Automaton], tuple[Automaton, list[Diagnostic]]]
 Trace = Callable[[str, str], None]  # the name of a pass and the IR after it
@@ -67,12 +68,14 @@ def run(
 
 def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:
     """Return diagnostics in source order, each once: a rule of `at any` stands in many states."""
-    once = {(d.code, d.span): d for d in reversed(found) if not _follows(d, found)}
+    told = Counter(d.span for d in found)
+    once = {(d.code, d.span): d for d in reversed(found) if not _follows(d, told)}
     return sorted(once.values(), key=lambda d: (d.span.file, d.span.start, d.code))
 
 
-def _follows(diagnostic: Diagnostic, found: list[Diagnostic]) -> bool:
+def _follows(diagnostic: Diagnostic, told: Counter[Span]) -> bool:
     """Return whether a warning only repeats what is said of the rules that it points at."""
-    told = {other.span for other in found if other is not diagnostic}
-    places = {label.span for label in diagnostic.labels}
-    return diagnostic.severity == "warning" and bool(places) and places <= told
+    if diagnostic.severity != "warning" or not diagnostic.labels:
+        return False
+    places = (label.span for label in diagnostic.labels)
+    return all(told[span] > (span == diagnostic.span) for span in places)

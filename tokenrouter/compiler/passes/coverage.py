@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tokenrouter.compiler.atoms import Conjunction, disjuncts
 from tokenrouter.compiler.expr import Expr, ParamOf, walk
-from tokenrouter.compiler.feasible import Empty, Region
+from tokenrouter.compiler.feasible import Empty, Region, whole
 from tokenrouter.compiler.ir import Automaton, Rule, State, action
 from tokenrouter.compiler.liveness import narrow, some
+from tokenrouter.compiler.space import Way
 from tokenrouter.diagnostics import Diagnostic, Label
 
 
@@ -38,87 +38,95 @@ def _start(auto: Automaton) -> State:
 
 
 def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
-    left: list[Region] | None = [Region(auto)]  # the steps that no earlier rule took
+    everything = whole(auto)
+    left: list[Region] | None = [everything]  # the steps that no earlier rule took
+    settings = _Settings(auto)
     for index, rule in enumerate(state.rules):
         if rule.when is None:
             if left == [] and index:
                 yield _idle(state, rule)
             return
-        always, never = disjuncts(rule.when), disjuncts(rule.when, False)
+        always, never = everything.space.ways(rule.when), everything.space.ways(rule.when, False)
         if always is None or never is None:
             left = None
             continue
-        problem = _alone(auto, state, index, always, never)
+        problem = _alone(everything, settings, state, index, always, never)
         if problem is None and left is not None and not some(left, always):
-            problem = _covered(auto, state, index, always)
+            problem = _covered(everything, state, index, always)
         if problem is not None:
             yield problem
             if problem.code == "TR2303":
                 return
-        left = None if left is None else narrow(left, never)
+        left = None if left is None else narrow(left, always, never)
 
 
 def _alone(
-    auto: Automaton,
+    everything: Region,
+    settings: _Settings,
     state: State,
     index: int,
-    always: list[Conjunction],
-    never: list[Conjunction],
+    always: list[Way],
+    never: list[Way],
 ) -> Diagnostic | None:
     """Return what is wrong with one guard by itself."""
     rule = state.rules[index]
     assert rule.when is not None
-    whole = Region(auto)
-    if not some([whole], always):
-        return _never(rule, _reason(whole, always))
-    if not some([whole], never):
+    if not some([everything], always):
+        return _never(rule, _reason(everything, always))
+    if not some([everything], never):
         return _always(state, rule)
-    return _at_values(auto, rule, rule.when, always, never)
+    return settings.problem(rule, rule.when)
 
 
-def _reason(region: Region, ways: list[Conjunction]) -> str:
+def _reason(region: Region, ways: list[Way]) -> str:
     """Return the law that forbids the first of the ways that has one; '' where the guard forbids itself."""
     ends = (region.assume(way) for way in ways)
     return next((end.why for end in ends if isinstance(end, Empty) and end.why), "")
 
 
-def _at_values(
-    auto: Automaton,
-    rule: Rule,
-    guard: Expr,
-    always: list[Conjunction],
-    never: list[Conjunction],
-) -> Diagnostic | None:
-    """Look again with each param at its value instead of anywhere in its bounds."""
-    names = {part.name for part in walk(guard) if isinstance(part, ParamOf)}
-    numbers = {decl.name: decl for decl in auto.params if not isinstance(decl.value, bool)}
-    if not names & numbers.keys():
+class _Settings:
+    """A look at single guards with each param that they read at its value instead of anywhere in its bounds."""
+
+    def __init__(self, auto: Automaton) -> None:
+        self.auto = auto
+        self.numbers = {decl.name: decl for decl in auto.params if not isinstance(decl.value, bool)}
+        self.regions: dict[frozenset[str], Region] = {}
+
+    def problem(self, rule: Rule, guard: Expr) -> Diagnostic | None:
+        """Return what is wrong with a guard at the values of its params."""
+        names = self.numbers.keys() & {p.name for p in walk(guard) if isinstance(p, ParamOf)}
+        if not names:
+            return None
+        region = self._region(frozenset(names))
+        always, never = region.space.ways(guard), region.space.ways(guard, False)
+        assert always is not None and never is not None, guard  # as they were for the same guard
+        values = ", ".join(f"`{name}` = {self.numbers[name].value:g}" for name in sorted(names))
+        if not some([region], always):
+            return _setting(rule, values, "no", _reason(region, always))
+        if not some([region], never):
+            return _setting(rule, values, "every", _reason(region, never))
         return None
-    fixed = tuple(
-        replace(decl, low=float(decl.value), high=float(decl.value))
-        if decl.name in names & numbers.keys()
-        else decl
-        for decl in auto.params
-    )
-    region = Region(replace(auto, params=fixed))
-    settings = ", ".join(
-        f"`{name}` = {numbers[name].value:g}" for name in sorted(names & numbers.keys())
-    )
-    if not some([region], always):
-        return _setting(rule, settings, "no", _reason(region, always))
-    if not some([region], never):
-        return _setting(rule, settings, "every", _reason(region, never))
-    return None
+
+    def _region(self, names: frozenset[str]) -> Region:
+        if names not in self.regions:
+            fixed = tuple(
+                replace(decl, low=float(decl.value), high=float(decl.value))
+                if decl.name in names
+                else decl
+                for decl in self.auto.params
+            )
+            self.regions[names] = whole(replace(self.auto, params=fixed))
+        return self.regions[names]
 
 
-def _covered(auto: Automaton, state: State, index: int, always: list[Conjunction]) -> Diagnostic:
+def _covered(everything: Region, state: State, index: int, always: list[Way]) -> Diagnostic:
     """TR2302."""
-    rule = state.rules[index]
+    rule, space = state.rules[index], everything.space
+    mine = [part for way in always if (part := everything.part(way))]
     labels = []
     for earlier in state.rules[:index]:
-        never = None if earlier.when is None else disjuncts(earlier.when, False)
-        rest = None if never is None else narrow([Region(auto)], never)
-        if rest is not None and not some(rest, always):
+        never = None if earlier.when is None else space.ways(earlier.when, False)
+        if never is not None and not some(mine, never):
             labels.append(Label(earlier.span, "this rule fires on every step that it would"))
             break
     by = "an earlier rule covers it" if labels else "the rules above cover it together"
@@ -155,14 +163,14 @@ def _always(state: State, rule: Rule) -> Diagnostic:
     )
 
 
-def _setting(rule: Rule, settings: str, which: str, reason: str) -> Diagnostic:
+def _setting(rule: Rule, values: str, which: str, reason: str) -> Diagnostic:
     """TR2304."""
     because = f": {reason}" if reason else ""
     fires = "can never fire" if which == "no" else "fires on every step"
     return Diagnostic(
         "TR2304",
         "warning",
-        f"with {settings} rule `{rule.text}` {fires}{because}",
+        f"with {values} rule `{rule.text}` {fires}{because}",
         rule.span,
         help="set the param to a value that some steps are above and some below",
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tokenrouter.compiler.atoms import Conjunction, disjuncts
 from tokenrouter.compiler.expr import (
     Comparison,
     Every,
@@ -22,7 +21,7 @@ from tokenrouter.compiler.expr import (
     VarOf,
     walk,
 )
-from tokenrouter.compiler.feasible import Region
+from tokenrouter.compiler.feasible import Region, whole
 from tokenrouter.compiler.graph import Move, moves
 from tokenrouter.compiler.ir import Automaton, Borrow
 from tokenrouter.diagnostics import Diagnostic, Label
@@ -44,10 +43,11 @@ def livelock(auto: Automaton) -> list[Diagnostic]:
 
     graph: nx.DiGraph[str] = nx.DiGraph(list(ways))
     found: list[Diagnostic] = []
+    everything = whole(auto)
     cycles = sorted(_from_first(cycle) for cycle in islice(nx.simple_cycles(graph), 1000))
     for cycle in cycles[:MOST_CYCLES]:
         steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
-        way = _possible(auto, [ways[step] for step in steps], [Region(auto)])
+        way = _possible([ways[step] for step in steps], [everything])
         if way is not None:
             found.append(_livelock(cycle, way))
     return found
@@ -59,27 +59,23 @@ def _from_first(cycle: list[str]) -> tuple[str, ...]:
     return tuple(cycle[at:] + cycle[:at])
 
 
-def _possible(
-    auto: Automaton, choices: list[list[Move]], regions: list[Region]
-) -> list[Move] | None:
+def _possible(choices: list[list[Move]], regions: list[Region]) -> list[Move] | None:
     """Return one rule a step such that nothing they ask of the past is contradictory; None where there is none."""
     if not choices:
         return []
     for move in choices[0]:
-        asked = _steady(move.rule.when)
-        parts = [region.assume(way) for region in regions for way in asked]
-        left = [part for part in parts if isinstance(part, Region)]
-        rest = _possible(auto, choices[1:], left) if left else None
+        asked = regions[0].space.ways(_steady(move.rule.when)) or [()]
+        left = [part for region in regions for way in asked if (part := region.part(way))]
+        rest = _possible(choices[1:], left) if left else None
         if rest is not None:
             return [move, *rest]
     return None
 
 
-def _steady(guard: Expr | None) -> list[Conjunction]:
-    """Return what a guard asks of the past, as the ways in which that part of it can hold."""
+def _steady(guard: Expr | None) -> Expr:
+    """Return the part of a guard that asks about the past."""
     parts = guard.of if isinstance(guard, Every) else () if guard is None else (guard,)
-    asked = tuple(part for part in parts if isinstance(part, Comparison) and _is_steady(part))
-    return disjuncts(Every(asked)) or [()]
+    return Every(tuple(p for p in parts if isinstance(p, Comparison) and _is_steady(p)))
 
 
 def _is_steady(part: Expr) -> bool:

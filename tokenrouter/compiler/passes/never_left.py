@@ -18,8 +18,12 @@ def never_left(auto: Automaton) -> list[Diagnostic]:
     found = []
     for state in auto.states:
         leaving = [index for index in range(len(state.rules)) if _leaves(state, index)]
-        live = alive(fixed, state.rules)
-        if leaving and not any(live[index] for index in leaving):
+        if not leaving:
+            continue
+        live = alive(
+            fixed, state.rules[: leaving[-1] + 1]
+        )  # no more rules than it takes to find one
+        if not any(fires for index, fires in enumerate(live) if _leaves(state, index)):
             found.append(_never_left(state, leaving))
     return found
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tokenrouter.compiler.atoms import disjuncts
-from tokenrouter.compiler.feasible import Region
+from tokenrouter.compiler.feasible import whole
 from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import Automaton, Borrow, Rule
+from tokenrouter.compiler.liveness import some
 from tokenrouter.diagnostics import Diagnostic
 
 
@@ -58,6 +58,6 @@ def _rule(auto: Automaton, rule: Rule) -> Iterator[Diagnostic]:
 def _holds(auto: Automaton, go: Borrow, value: bool) -> bool:
     """Return whether some step of the lender makes the condition true (or false)."""
     assert go.until is not None
-    ways = disjuncts(go.until, value)
-    region = Region(auto)
-    return ways is None or any(isinstance(region.assume(way), Region) for way in ways)
+    everything = whole(auto)
+    ways = everything.space.ways(go.until, value)
+    return ways is None or some([everything], ways)
