@@ -52,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write each token as JSON lines")
+    parser.add_argument(
+        "--windows",
+        choices=("fixed", "adaptive", "off"),
+        default="fixed",
+        help="as of `trc serve`; one request alone never waits (%(default)s)",
+    )
     parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
@@ -97,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
             dtype=args.dtype,
             deterministic=args.deterministic,
             threads=args.threads,
+            windows=args.windows,
         )
         if args.json:
             _print_json(plan, alone, reporter, note)

@@ -37,6 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="requests that may queue before others get a 429 (%(default)s)",
     )
+    parser.add_argument(
+        "--windows",
+        choices=("fixed", "adaptive", "off"),
+        default="fixed",
+        help="batching windows: the plan's, re-solved while serving, or none (%(default)s)",
+    )
     parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
@@ -101,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
                 dtype=args.dtype,
                 deterministic=args.deterministic,
                 threads=args.threads,
+                windows=args.windows,
                 max_waiting=args.max_waiting,
             ),
         )

@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from tokenrouter.plan.structs import Plan, Value
+from tokenrouter.runtime.adapt import LOOK_S, Adapter, WindowsStatus
 from tokenrouter.runtime.book import Book
 from tokenrouter.runtime.errors import RequestRefused, StartFailed, SubserverLost
 from tokenrouter.runtime.launch import Processes
@@ -144,6 +145,9 @@ class Client:
         self._deaths: dict[int, deque[float]] = {}
         self._reports: dict[int, asyncio.Future[Report]] = {}
         self.tallies: dict[int, Tally] = {}  # by model, the latest
+        self._adapter = Adapter(plan, windows, self._book.set_windows)
+        self._adapting: asyncio.Task[None] | None = None
+        self.look_s = LOOK_S  # between two looks at the windows, where they are adaptive
 
     # --- What the server asks
 
@@ -202,6 +206,11 @@ class Client:
             ],
         )
 
+    @property
+    def windows(self) -> WindowsStatus:
+        """The windows in force, and where they come from."""
+        return self._adapter.status
+
     async def inspect(self, timeout_s: float = 10.0) -> list[Report]:
         """Return what each subserver holds now; raises TimeoutError where one does not answer."""
         loop = asyncio.get_running_loop()
@@ -229,6 +238,7 @@ class Client:
         for model in self._models:
             self._start(model)
         self._watch = loop.create_task(self._watch_processes())
+        self._adapting = loop.create_task(self._adapter.run(self.look_s))
         while not all(self._book.up):
             if self._failure is not None or self._closing:
                 reason = self._failure or "the server was closed while it started"
@@ -250,8 +260,11 @@ class Client:
             return
         sockets, processes = self._sockets, self._processes
         self._sockets = self._processes = None
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in (self._watch, self._adapting):
+            if task is not None:
+                task.cancel()
+        if self._adapting is not None:
+            await asyncio.wait([self._adapting])  # it ends what it has started
         asyncio.get_running_loop().remove_reader(sockets.fileno())
         for model in self._models:
             if self._book.up[model]:
@@ -345,6 +358,7 @@ class Client:
                 self._book.told(message)
             case Tally():
                 self.tallies[message.model] = message
+                self._adapter.take(message)
             case Refused():
                 entry = self._book.refused(message.request)
                 if entry is not None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime import load
+from tokenrouter.runtime.adapt import Adapter
 from tokenrouter.runtime.book import Book
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.messages import (
@@ -114,7 +115,6 @@ class Engine:
         )
         self.completions: dict[int, Completion] = {}  # by request, those that are not taken yet
         self.refusals: dict[int, str] = {}
-        self.tallies: dict[int, Tally] = {}  # by model, the latest
         self._turn = 0
         n = len(plan.models)
         self.runners: list[Runner] = [
@@ -125,6 +125,8 @@ class Engine:
         self.book = Book(
             plan, lambda to, message: self.queues.send(FRONT_END, to, message), max_waiting=MANY
         )
+        self.tallies: dict[int, Tally] = {}  # by model, the latest
+        self.adapter = Adapter(plan, windows, self.book.set_windows)
         self.subservers = [self._subserver(model, epoch=1) for model in range(n)]
         for subserver in self.subservers:
             subserver.announce()
@@ -274,13 +276,20 @@ class Engine:
             case Held() | Gated():
                 self.book.told(message)
             case Tally():
-                self.tallies[message.model] = message
+                self._count(message)
             case Refused():
                 entry = self.book.refused(message.request)
                 if entry is not None:
                     self.refusals[entry.request] = message.reason
             case Report() | Failed():
                 pass
+
+    def _count(self, tally: Tally) -> None:
+        """Look at the windows whenever the first model has counted: the clock here is no measure."""
+        self.tallies[tally.model] = tally
+        self.adapter.take(tally)
+        if self.settings.windows == "adaptive" and tally.model == 0:
+            self.adapter.look_here()
 
     # --- Faults and checks
 

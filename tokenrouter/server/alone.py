@@ -14,6 +14,7 @@ from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused
+from tokenrouter.runtime.settings import WindowMode
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.protocol import ChatRequest, CompletionRequest, turns
@@ -64,6 +65,7 @@ def begin(
     dtype: str | None,
     deterministic: bool,
     threads: int | None,
+    windows: WindowMode = "fixed",
 ) -> Alone:
     """Load the plan's models and return the request, ready to be iterated; raises TokenRouterError."""
     tokenizer = TextTokenizer.of(plan, base)
@@ -74,7 +76,7 @@ def begin(
     # All that can be refused is, before the weights are read.
     work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field)
     torch.set_num_threads(threads or share_of_cores(len(plan.models)))
-    engine = Engine(plan, base, dtype=dtype, deterministic=deterministic)
+    engine = Engine(plan, base, dtype=dtype, deterministic=deterministic, windows=windows)
     hidden = tokenizer.special_ids | set(plan.tokenizer.eos_ids)
     detokenizer = Detokenizer(tokenizer.id_to_bytes, hidden)
     return Alone(work, Transcript(detokenizer, StopMatcher(work.stops)), engine)
