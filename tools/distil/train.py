@@ -106,6 +106,26 @@ def save(student: Decoder, path: Path) -> None:
     save_file(own, path)
 
 
+def resume(student: Decoder, path: Path, layers: list[int], before: list[int]) -> None:
+    """Take an earlier run's weights; a layer that it lacked begins as one that adds nothing.
+
+    The new layer keeps the teacher's weights but for the two projections that write into the
+    residual stream, which are zero: the student starts from exactly the earlier run's function.
+    """
+    places = {layer: place for place, layer in enumerate(layers)}
+    state = load_file(path)
+    own = {k: v for k, v in state.items() if not k.startswith("blocks.")}
+    for key, value in state.items():
+        if key.startswith("blocks."):
+            _, place, name = key.split(".")
+            own[f"blocks.{places[before[int(place)]]}.{name}"] = value
+    student.load_state_dict(own, strict=False)
+    for layer in set(layers) - set(before):
+        block = student.blocks[places[layer]]
+        for weight in (block.out, block.down):
+            torch.nn.init.zeros_(weight)
+
+
 def pace(share: float, floor: float) -> float:
     """The learning rate's factor: a short warm-up, then half a cosine down to `floor`."""
     cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
@@ -163,6 +183,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 27, 28, 29])
     parser.add_argument("--resume", type=Path, help="weights of an earlier run to start from")
+    parser.add_argument(
+        "--resume-layers", type=int, nargs="+", help="its layers, where they differ"
+    )
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--tokens", type=int, default=2048, help="positions in a step")
     parser.add_argument("--rate", type=float, default=1.5e-3)
@@ -175,7 +198,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     student = load_teacher(args.gguf, args.layers)
     if args.resume:
-        student.load_state_dict(load_file(args.resume), strict=False)
+        resume(student, args.resume, args.layers, args.resume_layers or args.layers)
     order = frequent_tokens(read_waves(args.data), student.embedding.detach(), args.seed)
     student.share_memory()
     multiprocessing.spawn(work, (student, order, args), nprocs=args.workers)
