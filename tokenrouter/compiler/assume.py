@@ -26,8 +26,8 @@ from tokenrouter.compiler.expr import (
     TokenIs,
 )
 from tokenrouter.compiler.ir import Automaton, Rule, StartRule
+from tokenrouter.profile.priors import MEAN_TOKENS
 
-MEAN_TOKENS = 256.0  # of a request's output
 UNSURE = 0.25  # share of steps at which the model is unsure, by whatever measure
 EVENT = 0.05  # share of steps whose candidate is a given word or of a given class
 EVEN = 0.5  # of what nothing is known about

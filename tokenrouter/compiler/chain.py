@@ -12,18 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokenrouter.compiler.assume import MEAN_TOKENS, rule_shares
+from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.expr import Lit
 from tokenrouter.compiler.ir import Automaton, Borrow, Mix, Rule, Stop, To
+from tokenrouter.profile.priors import ASSUMED_STAY, MEAN_TOKENS, UNTIL_SHARE
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     Array = npt.NDArray[np.float64]
-
-ASSUMED_STAY = 8.0  # tokens of a borrowed stay whose length depends on the request
-UNTIL_SHARE = 0.5  # share of the most tokens that a stay with `until` is assumed to last
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,9 @@ def compile_resolved(
         [_claim(auto, claim) for claim in auto.claims],
         digests,
     )
+    from tokenrouter.profile.windows import with_windows  # noqa: PLC0415 - scipy takes long to import
+
+    plan = with_windows(plan)
     return Compiled(plan, auto, [*resolved.diagnostics, *found])
 
 

@@ -145,7 +145,13 @@ def _estimates(auto: Automaton, flow: chain.Flow) -> s.Estimates:
         for share, handoffs, reached in zip(flow.shares, flow.handoffs, flow.reached, strict=True)
     ]
     rules = [[_round(p) for p in rule_shares(auto, state.rules)] for state in auto.states]
-    return s.Estimates(source="assumed", by_model=visits, cost_per_token=_round(cost), rules=rules)
+    return s.Estimates(
+        source="assumed",
+        by_model=visits,
+        cost_per_token=_round(cost),
+        rules=rules,
+        start=[_round(p) for p in rule_shares(auto, auto.start)],
+    )
 
 
 def _round(value: float) -> float:

@@ -57,10 +57,12 @@ def run(
     found: list[Diagnostic] = []
     verify(auto, after="lower")
     for step in passes:
+        before = auto
         auto, notes = step(auto)
         found += notes
         name = getattr(step, "__name__", "pass")
-        verify(auto, after=name)
+        if auto is not before:  # an analysis changes nothing
+            verify(auto, after=name)
         if trace:
             trace(name, str(auto))
     return auto, _in_order(found)

@@ -128,7 +128,12 @@ def _columns(span: Span, line: str) -> tuple[int, int]:
 
 def _width(text: str) -> int:
     """Return how many columns a text takes on a screen."""
-    return sum(map(_cell, text))
+    return len(text) if _plain(text) else sum(map(_cell, text))
+
+
+def _plain(text: str) -> bool:
+    """Return whether every character takes one column, as in most lines."""
+    return text.isascii() and text.isprintable()
 
 
 def _cell(character: str) -> int:
@@ -141,6 +146,8 @@ def _cell(character: str) -> int:
 
 def _window(line: str, cut: int, room: int) -> tuple[str, int]:
     """Return the part of a line that fits into `room` columns behind `cut`, and how many columns were left out."""
+    if _plain(line):
+        return line[cut : cut + room], min(cut, len(line))
     shown, at, skipped = "", 0, 0
     for character in line:
         cell = _cell(character)

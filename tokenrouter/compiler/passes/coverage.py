@@ -11,7 +11,7 @@ Reports:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tokenrouter.compiler.expr import Expr, ParamOf, walk
@@ -20,6 +20,8 @@ from tokenrouter.compiler.ir import Automaton, Rule, State, action
 from tokenrouter.compiler.liveness import narrow, some
 from tokenrouter.compiler.space import Way
 from tokenrouter.diagnostics import Diagnostic, Label
+
+LOOKS = 1000  # at earlier rules of a state, for the one that covers a dead rule alone; then rules are told together
 
 
 def coverage(auto: Automaton) -> list[Diagnostic]:
@@ -41,6 +43,7 @@ def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
     everything = whole(auto)
     left: list[Region] | None = [everything]  # the steps that no earlier rule took
     settings = _Settings(auto)
+    looks = LOOKS
     for index, rule in enumerate(state.rules):
         if rule.when is None:
             if left == [] and index:
@@ -52,7 +55,9 @@ def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
             continue
         problem = _alone(everything, settings, state, index, always, never)
         if problem is None and left is not None and not some(left, always):
-            problem = _covered(everything, state, index, always)
+            by = _coverer(everything, state.rules[: min(index, looks)], always)
+            looks -= min(index, looks)
+            problem = _covered(rule, by)
         if problem is not None:
             yield problem
             if problem.code == "TR2303":
@@ -119,23 +124,26 @@ class _Settings:
         return self.regions[names]
 
 
-def _covered(everything: Region, state: State, index: int, always: list[Way]) -> Diagnostic:
-    """TR2302."""
-    rule, space = state.rules[index], everything.space
+def _coverer(everything: Region, rules: Sequence[Rule], always: list[Way]) -> Rule | None:
+    """Return the first rule that fires wherever one of the ways is gone; None where no single one does."""
     mine = [part for way in always if (part := everything.part(way))]
-    labels = []
-    for earlier in state.rules[:index]:
-        never = None if earlier.when is None else space.ways(earlier.when, False)
+    for rule in rules:
+        never = None if rule.when is None else everything.space.ways(rule.when, False)
         if never is not None and not some(mine, never):
-            labels.append(Label(earlier.span, "this rule fires on every step that it would"))
-            break
-    by = "an earlier rule covers it" if labels else "the rules above cover it together"
+            return rule
+    return None
+
+
+def _covered(rule: Rule, by: Rule | None) -> Diagnostic:
+    """TR2302."""
+    who = "the rules above cover it together" if by is None else "an earlier rule covers it"
+    label = "this rule fires on every step that it would"
     return Diagnostic(
         "TR2302",
         "error",
-        f"rule `{rule.text}` can never fire, because {by}",
+        f"rule `{rule.text}` can never fire, because {who}",
         rule.span,
-        tuple(labels),
+        () if by is None else (Label(by.span, label),),
         help="put the narrower rule first, or remove it",
     )
 
