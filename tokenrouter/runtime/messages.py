@@ -38,6 +38,13 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ignore_eos: bool = False
     top_logprobs: int = 0  # most likely tokens that come with each committed one
     stop_ids: list[int] = []  # ids that end the request, beside the plan's `eos_ids`
+    # What changes the choice and no signal; over the tokens of all models alike.
+    presence_penalty: float = 0.0  # once for an id of the output
+    frequency_penalty: float = 0.0  # for each time that an id is in the output
+    repetition_penalty: float = 1.0  # on ids of prompt and output; 1 is off
+    logit_bias: dict[int, float] = {}
+    grammar: str = ""  # that the output follows, as `runtime.grammar` spells it; '' is none
+    prompt_logprobs: int | None = None  # most likely tokens to tell of each place of the prompt
 
 
 class RouteState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
