@@ -162,3 +162,16 @@ def test_an_unknown_code_is_told_in_a_line(capsys):
     assert cli.main(["explain", "TR2399"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("trc explain: there is no code `TR2399`") and len(err.splitlines()) == 1
+
+
+def test_plans_that_differ_in_windows_only_say_so_and_nothing_else(plan):
+    windows = replace(plan.windows, table=[[1, 1, 1], [1, 2, 3]], source="profile", system=None)
+    tuned = seal(replace(plan, windows=windows))
+
+    lines = diff(seal(plan), tuned).splitlines()
+
+    assert lines[0].startswith("tuning: ")
+    assert lines[1:] == [
+        "  windows of small: 1 at N=1..2, 2 at N=3 -> 1 at N=1..3",
+        "  windows of large: 1 at N=1, 2 at N=2..3 -> 1 at N=1, 2 at N=2, 3 at N=3",
+    ]

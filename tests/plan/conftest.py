@@ -116,6 +116,19 @@ def small_graph():
     )
 
 
+def system():
+    return s.System(
+        step_ms=[[6.0, 6.5, 7.0], [28.0, 30.0, 32.0]],
+        p=[[0.5, 0.5], [1.0, 0.0]],
+        c=[[1.0, 0.0], [1.0, 0.0]],
+        model_of=[0, 1],
+        entry=[1.0, 0.0],
+        mean_output_tokens=256.0,
+        busy=[s.BusySet(models=[0, 1], rates=[0.75, 0.5])],
+        delta_ms=0.1,
+    )
+
+
 def large_graph():
     return s.Subserver(
         tasks=[
@@ -193,6 +206,9 @@ def plan():
             objective="throughput",
             source="analytic",
             optimality_gap=0.01,
+            gap_at=3,
+            machine="a stated machine",
+            system=system(),
         ),
         memory=s.Memory(page_size=16, budget_bytes=65536, capacity_tokens=256),
         claims=[s.Claim(text="share(large) <= 0.4", status="expected", evidence="assumed")],
@@ -204,6 +220,18 @@ def plan():
             ],
             cost_per_token=1.75,
             tokens_per_s=[10.0, 18.0, 25.0],
+            rules=[[0.25, 0.25, 0.125, 0.375], [1.0]],
+            start=[0.25, 0.75],
+            loads=[
+                s.Load(
+                    n=3,
+                    tokens_per_s=25.0,
+                    by_model=[
+                        s.ModelLoad(utilisation=0.5, mean_batch=1.25, admission_delay_ms=2.0),
+                        s.ModelLoad(utilisation=0.9, mean_batch=1.5, admission_delay_ms=7.5),
+                    ],
+                )
+            ],
         ),
         provenance=s.Provenance(
             source="everything.route",

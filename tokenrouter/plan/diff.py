@@ -9,6 +9,7 @@ import msgspec
 
 from tokenrouter.plan.hash import hashes
 from tokenrouter.plan.literal import value_text
+from tokenrouter.plan.show import runs
 from tokenrouter.plan.structs import Plan
 from tokenrouter.plan.text import node_text, rule_text, start_text
 
@@ -48,6 +49,7 @@ def _meaning(old: Plan, new: Plan) -> Iterator[str]:
 def _tuning(old: Plan, new: Plan) -> Iterator[str]:
     yield from _named("model", _speeds(old), _speeds(new))
     yield from _facts("windows", _windows(old), _windows(new))
+    yield from _rows(old, new)
     yield from _facts("memory", _memory(old), _memory(new))
     if old.subservers != new.subservers:
         yield "  task graphs differ"
@@ -128,8 +130,18 @@ def _windows(plan: Plan) -> dict[str, str]:
     return {
         "max_active": str(windows.max_active),
         "max_wait_ms": value_text(windows.max_wait_ms),
-        "table": str(windows.table),
     }
+
+
+def _rows(old: Plan, new: Plan) -> Iterator[str]:
+    """Yield how the windows of the models that both plans have differ."""
+    before, after = (
+        dict(zip([m.name for m in plan.models], plan.windows.table, strict=False))
+        for plan in (old, new)
+    )
+    for name in before:
+        if name in after and before[name] != after[name]:
+            yield f"  windows of {name}: {runs(before[name])} -> {runs(after[name])}"
 
 
 def _memory(plan: Plan) -> dict[str, str]:

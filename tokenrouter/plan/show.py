@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tokenrouter.plan.hash import hashes
 from tokenrouter.plan.literal import number, value_text
-from tokenrouter.plan.structs import Admit, Extend, Model, Plan, Send, Subserver, Task
+from tokenrouter.plan.structs import Admit, Extend, Load, Model, Plan, Send, Subserver, Task
 from tokenrouter.plan.text import node_text, rule_text, start_text
 
 
@@ -153,18 +153,23 @@ def _windows(plan: Plan) -> Iterator[str]:
     windows, memory = plan.windows, plan.memory
     basis = "not tuned" if windows.source == "none" else f"from {windows.source} step times"
     yield f"windows by active requests, up to {windows.max_active} ({basis})"
+    if windows.machine:
+        yield f"  step times of {windows.machine}"
+    if windows.note:
+        yield f"  {windows.note}"
     for model, row in zip(plan.models, windows.table, strict=True):
-        yield f"  {model.name}: {_runs(row)}"
+        yield f"  {model.name}: {runs(row)}"
     yield f"  longest wait {number(windows.max_wait_ms)} ms; objective {windows.objective}"
     if windows.optimality_gap is not None:
-        yield f"  within {windows.optimality_gap:.1%} of the best launch policy of any kind"
+        at = "" if windows.gap_at is None else f" at N={windows.gap_at}"
+        yield f"  {1 - windows.optimality_gap:.1%} of the best launch policy of any kind{at}"
     yield (
         f"memory: {size(memory.budget_bytes)} of KV hold {memory.capacity_tokens} tokens a model, "
         f"in pages of {memory.page_size}"
     )
 
 
-def _runs(row: list[int]) -> str:
+def runs(row: list[int]) -> str:
     """Return a row of windows as runs of equal entries: `1 to N=12, then 2`."""
     parts, begin = [], 0
     for at in range(1, len(row) + 1):
@@ -196,8 +201,31 @@ def _expected(plan: Plan) -> Iterator[str]:
         )
     yield from columns(rows)
     yield f"  cost a token {estimates.cost_per_token:.3g}"
-    if estimates.tokens_per_s:
+    if estimates.loads:
+        yield ""
+        yield f"expected load by active requests, from {plan.windows.source} step times"
+        yield from columns([_load_head(plan), *map(_load_row, estimates.loads)])
+    elif estimates.tokens_per_s:
         yield f"  tokens/s {estimates.tokens_per_s[0]:.0f} at N=1, {estimates.tokens_per_s[-1]:.0f} at N={len(estimates.tokens_per_s)}"
+
+
+def _load_head(plan: Plan) -> tuple[str, ...]:
+    by_model = [(f"{model.name} busy", "batch", "waits") for model in plan.models]
+    return ("N", "tokens/s", "each", *(cell for cells in by_model for cell in cells))
+
+
+def _load_row(load: Load) -> tuple[str, ...]:
+    by_model = [
+        (f"{m.utilisation:.0%}", f"{m.mean_batch:.3g}", f"{m.admission_delay_ms:.3g} ms")
+        for m in load.by_model
+    ]
+    each = f"{load.tokens_per_s / load.n:.3g}"
+    return (
+        str(load.n),
+        f"{load.tokens_per_s:.4g}",
+        each,
+        *(cell for cells in by_model for cell in cells),
+    )
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

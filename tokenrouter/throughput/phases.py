@@ -26,6 +26,7 @@ class Stay:
     lengths: Sequence[float]  # f(1), f(2), ...: how likely a stay of so many steps is; sums to 1
     kept: float  # tokens committed by the step at `source` that begins the stay
     kept_each: float = 1.0  # tokens committed by each step of the stay
+    hold: float = 0.0  # how likely a phase repeats: it lasts 1 / (1 - hold) steps on average
 
 
 class Stations(NamedTuple):
@@ -62,7 +63,11 @@ def with_stays(
             after = stay.back if steps == 1 else phase - 1
             out_p[stay.source][phase] = stay.p * share
             out_c[stay.source][phase] = stay.kept
-            out_p.append([1.0 if j == after else 0.0 for j in range(size)])
-            out_c.append([stay.kept_each if j == after else 0.0 for j in range(size)])
+            next_p, next_c = [0.0] * size, [0.0] * size
+            next_p[after], next_c[after] = 1.0 - stay.hold, stay.kept_each
+            if stay.hold > 0:
+                next_p[phase], next_c[phase] = stay.hold, stay.kept_each
+            out_p.append(next_p)
+            out_c.append(next_c)
             model_of.append(stay.at)
     return Stations(out_p, out_c, model_of)

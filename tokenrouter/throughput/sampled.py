@@ -24,7 +24,7 @@ import numpy as np
 from tokenrouter.throughput.draws import Router
 from tokenrouter.throughput.measures import Totals, solution
 from tokenrouter.throughput.spec import Solution
-from tokenrouter.throughput.system import Floats, System, advance, launch_due, start
+from tokenrouter.throughput.system import Floats, Ints, State, System, advance, launch_due, start
 
 COPIES = 256
 EVENTS = 1500
@@ -110,9 +110,16 @@ def run(
     warm_up: int | None = None,
     seed: int = SEED,
 ) -> Runs:
-    """Advance `copies` copies of each job side by side; `warm_up` events are not counted."""
-    skipped = warm_up_events(system) if warm_up is None else warm_up
-    state = start(system, np.repeat([job.n for job in jobs], copies))
+    """Advance `copies` copies of each job side by side; `warm_up` events are not counted.
+
+    Where those are fewer than it takes to forget the start, requests begin where they are found most.
+    """
+    needed = warm_up_events(system)
+    skipped = needed if warm_up is None else warm_up
+    counts = np.repeat([job.n for job in jobs], copies)
+    # Phases keep the rhythm that they began with, so they must begin at the entry.
+    hurried = skipped < needed and system.plain
+    state = spread(system, counts) if hurried else start(system, counts)
     gates = np.repeat(np.array([job.windows for job in jobs], dtype=np.int64).T, copies, axis=1)
     router = Router(system, np.tile(np.arange(copies), len(jobs)), seed)
     totals = Totals.zero(system, copies * len(jobs))
@@ -124,6 +131,23 @@ def run(
         router.route(state.k, event.done, event.finished)
         launch_due(system, state, gates)
     return Runs(system, jobs, totals, copies)
+
+
+def spread(system: System, n: Ints) -> State:
+    """Return the states in which the requests wait where they are found most, so that the start is soon forgotten.
+
+    That is by visits times time of a step; a share of a request goes to the stations with the largest remainder.
+    """
+    size = system.n_stations
+    balance = np.vstack([system.p.T - np.eye(size), np.ones(size)])
+    visits = np.linalg.lstsq(balance, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    weight = np.maximum(visits, 0) * system.steps[system.model_of, 1]
+    wanted = np.outer(weight / weight.sum(), n)
+    state = start(system, n)
+    state.k[:] = np.floor(wanted + 1e-9)
+    rest = np.argsort(np.argsort(state.k - wanted, axis=0, kind="stable"), axis=0, kind="stable")
+    state.k += rest < n - state.k.sum(axis=0)
+    return state
 
 
 def warm_up_events(system: System) -> int:

@@ -33,7 +33,7 @@ MOST_EXACT = 60  # vectors that are solved exactly
 MOST_ASKED = 3_000  # where only the exact solver was asked for
 EXACT_STATES = 1_500  # of the chain without windows, for which that is quicker than a contest
 LEADERS = 2  # whose neighbours are tried
-MOST_WARM_UP = 1_500  # events, in a contest
+MOST_WARM_UP = 600  # events, in a contest
 
 
 class Round(NamedTuple):
@@ -51,6 +51,11 @@ ROUNDS = (
     Round(32, 400, 2**0.125, 6),
     Round(64, 500, None, 6),
 )
+QUICK = (
+    Round(8, 200, 2**0.5, 6),
+    Round(16, 250, 2**0.25, 6),
+    Round(48, 400, None, 6),
+)
 
 
 def search(
@@ -58,6 +63,7 @@ def search(
     counts: Sequence[int],
     objective: Objective = "throughput",
     solver: Literal["auto", "exact", "sampled"] = "auto",
+    rounds: Sequence[Round] = ROUNDS,
 ) -> list[Solution]:
     """Return the long run under the best windows for each number of active requests."""
     found: dict[int, Solution] = {}
@@ -69,7 +75,7 @@ def search(
                 break  # more requests make no smaller chain
             found[n] = small
     left = [n for n in counts if n not in found]
-    found |= zip(left, _contests(system, left, objective), strict=True)
+    found |= zip(left, _contests(system, left, objective, rounds), strict=True)
     return [found[n] for n in counts]
 
 
@@ -113,16 +119,18 @@ def _value(solution: Solution, objective: Objective) -> float:
     return -solution.worst_delay_ms if objective == "latency" else solution.tokens_per_s
 
 
-def _contests(system: System, counts: Sequence[int], objective: Objective) -> list[Solution]:
+def _contests(
+    system: System, counts: Sequence[int], objective: Objective, rounds: Sequence[Round]
+) -> list[Solution]:
     """Return the winners of one contest for each n, all run side by side."""
     if not counts:
         return []
     running = [grid(n, system.n_models) for n in counts]
     warm_up = min(sampled.warm_up_events(system), MOST_WARM_UP)
     winners: list[Solution] = []
-    for at, size in enumerate(ROUNDS):
+    for at, size in enumerate(rounds):
         jobs = [Job(n, b) for n, each in zip(counts, running, strict=True) for b in each]
-        last = at == len(ROUNDS) - 1
+        last = at == len(rounds) - 1
         runs = sampled.run(
             system,
             jobs,

@@ -14,7 +14,7 @@ import numpy as np
 from tokenrouter.throughput import cache
 from tokenrouter.throughput.check import check
 from tokenrouter.throughput.gap import most_requests, optimality_gap
-from tokenrouter.throughput.search import meets, search
+from tokenrouter.throughput.search import QUICK, ROUNDS, meets, search
 from tokenrouter.throughput.spec import Solution, Spec
 from tokenrouter.throughput.system import build
 
@@ -33,19 +33,24 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     gap_at: int | None  # the N of `optimality_gap`; both null where that chain is too large
 
 
-def solve_table(spec: Spec, *, cached: bool = True) -> Table:
-    """Return the table for N = 1..`spec.n`; the specification's own windows are not looked at."""
+def solve_table(spec: Spec, *, cached: bool = True, quick: bool = False) -> Table:
+    """Return the table for N = 1..`spec.n`; the specification's own windows are not looked at.
+
+    `quick` solves fewer N on fewer copies, where somebody waits for the answer.
+    """
     spec = check(msgspec.structs.replace(spec, windows=None))
     if not cached:
-        return _solve(spec)
-    return cache.through("table", spec, Table, lambda: _solve(spec))
+        return _solve(spec, quick=quick)
+    kind = "quick" if quick else "table"
+    return cache.through(kind, spec, Table, lambda: _solve(spec, quick=quick))
 
 
-def solved_counts(max_active: int) -> list[int]:
-    """Return the N that are solved: 1 to 4, then by the square root of 2, and the last."""
+def solved_counts(max_active: int, ratio: float = 2**0.5) -> list[int]:
+    """Return the N that are solved: 1 to 4, then by `ratio`, and the last."""
     counts = [1]
     while counts[-1] < max_active:
-        counts.append(min(max_active, max(counts[-1] + 1, round(counts[-1] * 2**0.5))))
+        wanted = counts[-1] + 1 if counts[-1] < 4 else round(counts[-1] * ratio)
+        counts.append(min(max_active, max(counts[-1] + 1, wanted)))
     return counts
 
 
@@ -64,10 +69,10 @@ def fill_windows(solved: Sequence[int], rows: Sequence[Sequence[int]]) -> list[l
     ]
 
 
-def _solve(spec: Spec) -> Table:
+def _solve(spec: Spec, *, quick: bool) -> Table:
     system = build(spec)
-    counts = solved_counts(spec.n)
-    solutions = search(system, counts, spec.objective, spec.solver)
+    counts = solved_counts(spec.n, 2.0) if quick else solved_counts(spec.n)
+    solutions = search(system, counts, spec.objective, spec.solver, QUICK if quick else ROUNDS)
     speeds = fill(counts, [s.tokens_per_s for s in solutions])
     enough = [n for n, t in enumerate(speeds, 1) if meets(spec.objective, n, t)]
     gap_at = most_requests(system)
