@@ -26,9 +26,11 @@ from tokenrouter.runtime.messages import (
     Flush,
     Gated,
     Held,
+    Place,
     Ready,
     RouteState,
     Sampling,
+    Scores,
     Token,
     ToSubserver,
     Windows,
@@ -50,6 +52,9 @@ class Entry:
     state: RouteState  # after the last committed token
     output: list[int] = field(default_factory=list)
     wire: int | None = None  # None until it is admitted
+    places: list[Place | None] = field(
+        default_factory=list
+    )  # of the prompt from its second token on, where they are asked for; None until known
     early: dict[int, Token] = field(default_factory=dict)  # by position: overtook an earlier one
 
 
@@ -113,6 +118,7 @@ class Book:
             metadata=fields,
             traced=traced,
             state=initial(self.plan, owner),
+            places=[] if sampling.prompt_logprobs is None else [None] * (len(prompt) - 1),
         )
         self.entries[entry.request] = entry
         self.waiting.append(entry)
@@ -181,21 +187,40 @@ class Book:
         self.up[model] = False
         self._gated[model] = 0
 
-    def commits(self, message: Commits) -> list[Token]:
+    def commits(self, message: Commits | Scores) -> list[Token]:
         """Return the tokens that can be delivered now, under the requests' own numbers."""
+        if isinstance(message, Scores):
+            return self._scored(message)
         delivered: list[Token] = []
         for token in message.tokens:
             entry = self._by_wire.get(token.request)
             if entry is None:
                 continue  # over, or admitted again since
             entry.early[token.state.position] = token
-            while (due := entry.early.pop(len(entry.output) + 1, None)) is not None:
-                entry.output.append(due.token)
-                entry.state = due.state
-                delivered.append(msgspec.structs.replace(due, request=entry.request))
-                if due.finish is not None:
-                    self._end(entry, tell=[m for m in range(len(self.up)) if m != due.model])
+            delivered += self._due(entry)
         return delivered
+
+    def _due(self, entry: Entry) -> list[Token]:
+        """Return what can be delivered of one request: nothing before its prompt is scored, so that it can begin anew."""
+        delivered: list[Token] = []
+        if None in entry.places:
+            return delivered
+        while (due := entry.early.pop(len(entry.output) + 1, None)) is not None:
+            prompt = [] if entry.output else [place for place in entry.places if place is not None]
+            entry.output.append(due.token)
+            entry.state = due.state
+            delivered.append(msgspec.structs.replace(due, request=entry.request, prompt=prompt))
+            if due.finish is not None:
+                self._end(entry, tell=[m for m in range(len(self.up)) if m != due.model])
+        return delivered
+
+    def _scored(self, message: Scores) -> list[Token]:
+        entry = self._by_wire.get(message.request)
+        if entry is None or None not in entry.places:
+            return []
+        at = message.start - 1
+        entry.places[at : at + len(message.places)] = message.places
+        return self._due(entry)
 
     def told(self, message: Held | Gated) -> None:
         """Note which requests cannot reach a gate for now, or how many wait at a closed one."""

@@ -39,6 +39,7 @@ from tokenrouter.runtime.messages import (
     Refused,
     Report,
     Sampling,
+    Scores,
     Tally,
     ToFrontEnd,
     Token,
@@ -120,6 +121,7 @@ class Client:
         base: Path | None = None,  # relative `Model.use` paths are looked up from here
         dtype: str | None = None,  # instead of the plan's
         deterministic: bool = False,
+        allow_python: bool = False,  # whether the plan's Python heads may run
         threads: int | None = None,  # for each subserver; a share of the cores where None
         windows: WindowMode = "fixed",
         max_waiting: int = 1024,  # requests beyond the admitted ones before `submit` refuses
@@ -129,6 +131,7 @@ class Client:
             base=str((base or Path()).absolute()),
             dtype=dtype,
             deterministic=deterministic,
+            allow_python=allow_python,
             windows=windows,
             threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
         )
@@ -350,7 +353,7 @@ class Client:
 
     def _take(self, message: ToFrontEnd) -> None:
         match message:
-            case Commits():
+            case Commits() | Scores():
                 self._commits(message)
             case Ready():
                 self._ready(message)
@@ -362,7 +365,7 @@ class Client:
             case Refused():
                 entry = self._book.refused(message.request)
                 if entry is not None:
-                    self._end(entry.request, RequestRefused(message.reason, "too_long"))
+                    self._end(entry.request, RequestRefused(message.reason, message.kind))
             case Report():
                 waiting = self._reports.get(message.model)
                 if waiting is not None and not waiting.done():
@@ -370,7 +373,7 @@ class Client:
             case Failed():
                 self._fail(f"subserver `{self._name(message.model)}`: {message.reason}")
 
-    def _commits(self, message: Commits) -> None:
+    def _commits(self, message: Commits | Scores) -> None:
         for token in self._book.commits(message):
             ticket = self._tickets.get(token.request)
             if ticket is not None:

@@ -32,6 +32,7 @@ from tokenrouter.runtime.messages import (
     Refused,
     Report,
     Sampling,
+    Scores,
     Tally,
     ToFrontEnd,
     Token,
@@ -99,6 +100,7 @@ class Engine:
         *,
         dtype: str | None = None,
         deterministic: bool = False,
+        allow_python: bool = False,  # whether the plan's Python heads may run
         models: Sequence[LanguageModel | Runner] | None = None,  # instead of loading the plan's
         max_batch_tokens: int = 512,
         windows: WindowMode = "fixed",
@@ -110,6 +112,7 @@ class Engine:
             base=str(base or "."),
             dtype=dtype,
             deterministic=deterministic,
+            allow_python=allow_python,
             max_batch_tokens=max_batch_tokens,
             windows=windows,
         )
@@ -268,7 +271,7 @@ class Engine:
 
     def _receive(self, message: ToFrontEnd) -> None:
         match message:
-            case Commits():
+            case Commits() | Scores():
                 for token in self.book.commits(message):
                     self.completions[token.request].tokens.append(token)
             case Ready():

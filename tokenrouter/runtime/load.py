@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.plan.structs import ClassIs, Plan, TokenIn
+from tokenrouter.runtime.grammar import Grammars
+from tokenrouter.runtime.heads import load_heads, refuse_python
 from tokenrouter.runtime.model import LanguageModel, load_model
-from tokenrouter.runtime.route import Router, UnsupportedPlanError
+from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Runner
 from tokenrouter.runtime.runner import ModelRunner
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import Send
 from tokenrouter.runtime.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from tokenrouter.models.tokenizer import TextTokenizer
 
 
 def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
@@ -52,6 +58,17 @@ def vocabulary(plan: Plan, base: Path) -> Vocabulary:
     return Vocabulary(plan.tokenizer.size, tokenizer.id_to_bytes, tokenizer.special_ids)
 
 
+def grammars(plan: Plan, base: Path) -> Grammars:
+    """Return the grammars over a plan's vocabulary, whose tokenizer is read with the first of them."""
+
+    def tokenizer() -> TextTokenizer:
+        from tokenrouter.models.tokenizer import TextTokenizer  # noqa: PLC0415
+
+        return TextTokenizer.of(plan, base)
+
+    return Grammars(tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids)
+
+
 def subserver(
     plan: Plan,
     model: int,
@@ -63,12 +80,10 @@ def subserver(
     epoch: int = 1,
 ) -> Subserver:
     """Return a subserver that is ready to announce itself."""
-    if plan.heads:
-        raise UnsupportedPlanError(
-            f"the plan has a router head, `{plan.heads[0].name}`; this version runs no router heads"
-        )
-    router = Router(plan, model, vocabulary(plan, Path(settings.base)))
-    return Subserver(
+    refuse_python(plan, allowed=settings.allow_python)
+    heads = load_heads(plan, model, runner, settings)
+    router = Router(plan, model, vocabulary(plan, Path(settings.base)), dict(heads))
+    made = Subserver(
         plan,
         model,
         runner,
@@ -78,3 +93,5 @@ def subserver(
         epoch=epoch,
         settings=settings,
     )
+    made.grammars = grammars(plan, Path(settings.base))
+    return made

@@ -6,7 +6,7 @@ the output; positions in it count from 0. `state.position` counts output tokens 
 Who sends what:
     front end -> subserver   Admit, Abort, Active, Windows, Flush, Drain, Inspect
     subserver -> subserver   Handoff
-    subserver -> front end   Ready, Commits, Refused, Held, Gated, Tally, Report, Failed
+    subserver -> front end   Ready, Commits, Scores, Refused, Held, Gated, Tally, Report, Failed
 
 Every subserver hears of every request by Admit, so a Handoff carries only what its receiver has not seen. The two
 travel on different sockets: a Handoff that overtakes its Admit is held until that comes. Request numbers grow, and the
@@ -120,6 +120,9 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     state: RouteState
 
 
+Place = tuple[float, list[tuple[int, float]]]  # log probability; the most likely ids with theirs
+
+
 class Token(msgspec.Struct, frozen=True, kw_only=True):
     """One committed token."""
 
@@ -130,6 +133,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     logprob: float  # of the token under the raw distribution
     top: list[tuple[int, float]] = []  # the most likely ids and their log probabilities, best first
     signals: dict[str, float] = {}  # by signal text; only where the request is traced
+    prompt: list[
+        Place
+    ] = []  # of the prompt from its second token on; with the first token of a request that asks
     state: RouteState  # after this token
     finish: Literal["stop", "length"] | None = None
 
@@ -156,6 +162,15 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     request: int
     model: int
     reason: str
+    kind: Literal["too_long", "invalid"] = "too_long"
+
+
+class Scores(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What some of a prompt's tokens were worth under the raw distribution of the model that reads it."""
+
+    request: int
+    start: int  # position in the prompt of places[0]; the first token has no place
+    places: list[Place]
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -242,7 +257,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 ToSubserver = Admit | Abort | Active | Windows | Flush | Drain | Inspect | Handoff
-ToFrontEnd = Ready | Commits | Refused | Held | Gated | Tally | Report | Failed
+ToFrontEnd = Ready | Commits | Scores | Refused | Held | Gated | Tally | Report | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_subserver = msgspec.msgpack.Decoder(ToSubserver).decode

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import tokenrouter_kernels as kernels
@@ -21,6 +23,8 @@ class StepOutput(NamedTuple):
 
     logits: torch.Tensor  # [B, V]: raw, over the real vocabulary only
     hidden: torch.Tensor | None  # [B, H]: after the final norm; None where nobody reads it
+    # By chunk: [n, V] after each of its tokens, where a prompt is scored.
+    scored: Mapping[int, torch.Tensor] = MappingProxyType({})
 
 
 class Output:
@@ -66,6 +70,7 @@ class Row:
         "logprob",
         "output",
         "sequence",
+        "shaping",
         "signals",
         "token",
         "top",
@@ -79,6 +84,7 @@ class Row:
         self.sequence = chunk.sequence
         self.output: Output | None = None
         self.at = -1  # row in the output
+        self.shaping: kernels.Shaping | None = None  # of the choice, never of signals
         self.token = -1  # the candidate
         self.logprob = 0.0  # of the candidate, raw
         self.top: list[

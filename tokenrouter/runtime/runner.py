@@ -22,6 +22,10 @@ class ModelRunner:
         self.vocabulary_size = vocabulary_size
         self.cache = model.new_cache(capacity_tokens // page_size, page_size)
 
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the input embeddings of tokens: [B] -> [B, H]."""
+        return self.model.embed(tokens)
+
     @torch.inference_mode()
     def run(self, chunks: list[Chunk], *, hidden: bool) -> StepOutput:
         """Read the chunks' tokens and return the outputs of those that sample."""
@@ -30,14 +34,32 @@ class ModelRunner:
                 tokens=sequence.tokens[start : start + n],
                 start=start,
                 pages=sequence.pages,
-                samples=samples,
+                samples=n if chunk.scored else int(samples),
             )
-            for sequence, start, n, samples in chunks
+            for chunk in chunks
+            for sequence, start, n, samples in [chunk]
         ]
         batch = ExtendBatch.of(extensions, self.page_size)
         output = self.model.extend(batch, self.cache, hidden=hidden)
         # Rows above the tokenizer's vocabulary are padding: no signal reads them and none is sampled.
         logits = output.logits[:, : self.vocabulary_size]
-        return StepOutput(
-            logits if logits.dtype == torch.float64 else logits.float(), output.hidden
-        )
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        if not any(chunk.scored for chunk in chunks):
+            return StepOutput(logits, output.hidden)
+        return _parted(chunks, [e.samples for e in extensions], logits, output.hidden)
+
+
+def _parted(
+    chunks: list[Chunk], n_rows: list[int], logits: torch.Tensor, hidden: torch.Tensor | None
+) -> StepOutput:
+    """Return the rows that are sampled from, and by chunk those that score a prompt."""
+    scored: dict[int, torch.Tensor] = {}
+    sampled: list[int] = []
+    end = 0
+    for at, (chunk, n) in enumerate(zip(chunks, n_rows, strict=True)):
+        end += n
+        if chunk.scored:
+            scored[at] = logits[end - n : end]
+        if chunk.samples:
+            sampled.append(end - 1)
+    return StepOutput(logits[sampled], None if hidden is None else hidden[sampled], scored)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import tokenrouter_kernels as kernels
 import torch
 
+from tokenrouter.runtime.grammar import GrammarError, Grammars
+from tokenrouter.runtime.messages import Scores
 from tokenrouter.runtime.row import Key, Output, Row
+from tokenrouter.runtime.scheduler import Chunk
+from tokenrouter.runtime.shaping import Shaper, is_shaped
 
 LOGPROB: Key = ("logprob", ())
 
@@ -17,8 +21,9 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
     """
     assert len(rows) == len(output.logits), (len(rows), len(output.logits))
     sampling = [row.sequence.sampling for row in rows]
+    logits = _shaped(output.logits, rows)
     if all(each.temperature == 0 for each in sampling):
-        output.tokens = kernels.greedy(output.logits)
+        output.tokens = kernels.greedy(logits)
     else:
         device = output.logits.device
         params = [(each.temperature, each.top_k, each.top_p, each.min_p) for each in sampling]
@@ -30,7 +35,7 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
             kernels.SAMPLE,
         )
         shapes = kernels.SamplingParams.of(params, device)
-        output.tokens = kernels.sample(output.logits, shapes, uniforms)
+        output.tokens = kernels.sample(logits, shapes, uniforms)
     output.compute([LOGPROB, *signals])
     tokens, logprobs = output.tokens.tolist(), output.figure(LOGPROB).tolist()
     for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
@@ -38,14 +43,64 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
     _name_the_likeliest(output, rows)
 
 
+def shape(rows: list[Row], grammars: Grammars | None, device: torch.device) -> dict[int, str]:
+    """Give each row that asks for it its shaping; return why by the place of those that cannot be shaped."""
+    refused = {}
+    for at, row in enumerate(rows):
+        sequence = row.sequence
+        if not is_shaped(sequence.sampling):
+            continue
+        try:
+            if sequence.shaper is None:
+                sequence.shaper = Shaper(sequence.sampling, sequence.n_prompt, grammars)
+            sequence.shaper.read(sequence.tokens)
+            row.shaping = sequence.shaper.shaping(device)
+        except GrammarError as error:
+            refused[at] = f"the grammar cannot be followed: {error}"
+    return refused
+
+
+def _shaped(raw: torch.Tensor, rows: list[Row]) -> torch.Tensor:
+    """Return the logits that candidates are drawn from; a row that asks for nothing draws as from the raw ones."""
+    if all(row.shaping is None for row in rows):
+        return raw
+    logits = raw.double() if raw.dtype != torch.float64 else raw.clone()
+    for at, row in enumerate(rows):
+        if row.shaping is not None:
+            kernels.shape(logits[at], row.shaping)
+    return logits
+
+
+def scores(chunk: Chunk, logits: torch.Tensor, deferred: list[int]) -> Scores:
+    """Return what the prompt's tokens of a chunk, and the one after it, were worth: logits [n, V] after each."""
+    sequence = chunk.sequence
+    start = chunk.start + 1
+    targets = sequence.tokens[start : min(chunk.start + chunk.n + 1, sequence.n_prompt)]
+    output = Output(logits[: len(targets)], None, deferred)
+    output.tokens = torch.tensor(targets, dtype=torch.int64, device=logits.device)
+    logprobs = output.figure(LOGPROB).tolist()
+    most = sequence.sampling.prompt_logprobs or 0
+    tops = _likeliest(output.logits, most) if most else [[] for _ in targets]
+    places = list(zip(logprobs, tops, strict=True))
+    return Scores(request=sequence.request, start=start, places=places)
+
+
 def _name_the_likeliest(output: Output, rows: list[Row]) -> None:
     """Give each row that asks for them its most likely tokens; banned ones are none of them."""
     most = max((row.sequence.sampling.top_logprobs for row in rows), default=0)
     if most == 0:
         return
-    dtype = torch.promote_types(output.logits.dtype, torch.float32)
-    logprobs = torch.log_softmax(output.logits.to(dtype), dim=-1)
-    values, ids = logprobs.topk(min(most, logprobs.shape[-1]), dim=-1)  # [B, most]
-    for row, row_ids, row_values in zip(rows, ids.tolist(), values.tolist(), strict=True):
-        found = [(i, v) for i, v in zip(row_ids, row_values, strict=True) if v > float("-inf")]
+    for row, found in zip(rows, _likeliest(output.logits, most), strict=True):
         row.top = found[: row.sequence.sampling.top_logprobs]
+
+
+def _likeliest(logits: torch.Tensor, most: int) -> list[list[tuple[int, float]]]:
+    """Return the ids and log probabilities of the most likely tokens of each row, best first."""
+    logprobs = torch.log_softmax(
+        logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1
+    )
+    values, ids = logprobs.topk(min(most, logprobs.shape[-1]), dim=-1)  # [B, most]
+    return [
+        [(i, v) for i, v in zip(row_ids, row_values, strict=True) if v > float("-inf")]
+        for row_ids, row_values in zip(ids.tolist(), values.tolist(), strict=True)
+    ]

@@ -32,6 +32,11 @@ class Chunk(NamedTuple):
     n: int
     samples: bool  # whether the last position's logits are wanted
 
+    @property
+    def scored(self) -> bool:
+        """Whether the logits of all its positions are wanted, for what the prompt's tokens were worth."""
+        return self.sequence.scored and self.start + 1 < self.sequence.n_prompt
+
 
 class Scheduler:
     """The sequences of one subserver and its pages."""
@@ -124,6 +129,8 @@ class Scheduler:
 
     def _match(self, sequence: Sequence) -> None:
         """Begin with the pages of a known prefix, up to the last token, whose logits are needed."""
+        if sequence.scored:
+            return  # the logits of all its tokens are needed
         limit = len(sequence.tokens) - 1 if sequence.owned else sequence.read_ahead
         sequence.pages = self.prefix.match(sequence.tokens, limit)
         sequence.cached = len(sequence.pages) * self.page_size

@@ -12,8 +12,12 @@ INVARIANT: cached <= len(pages) * page_size, and a sequence that is owned here h
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tokenrouter.runtime.messages import Admit, RouteState, Sampling
+
+if TYPE_CHECKING:
+    from tokenrouter.runtime.shaping import Shaper
 
 
 @dataclass(eq=False, slots=True)
@@ -30,12 +34,14 @@ class Sequence:
     epochs: list[int]
     seen: list[int]  # by model: length of the sequence that each subserver has been sent
     traced: bool
+    scored: bool = False  # whether the prompt's log probabilities are told from here
     owned: bool = False  # whether this subserver decides the next position
     parked: bool = True  # while away: whether pages are kept for the return
     read_ahead: int = 0  # tokens to cache although another model owns the request
     pages: list[int] = field(default_factory=list)
     cached: int = 0
     prefilling: bool = False  # owned here and far from the gate: a prompt, or a prefix read again
+    shaper: Shaper | None = None  # where penalties, biases or a grammar are asked for
     due_since: float = 0.0  # ms on the subserver's clock at which it came to the gate
 
     @property
@@ -75,6 +81,7 @@ def admitted(message: Admit, model: int, *, eager: bool) -> Sequence:
         epochs=message.epochs,
         seen=[len(tokens)] * len(message.epochs),
         traced=message.traced,
+        scored=owned and not message.output and message.sampling.prompt_logprobs is not None,
         owned=owned,
         # The last token is left for the hand-off, which needs its logits.
         read_ahead=len(tokens) - 1 if eager and not owned else 0,

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import assert_never
+from typing import Literal, assert_never
 
 from tokenrouter.plan import structs as plan_
 from tokenrouter.plan.structs import Label, Plan
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.gatekeeper import Gatekeeper
+from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.graph import TaskGraph
 from tokenrouter.runtime.messages import (
     Abort,
@@ -38,7 +39,7 @@ from tokenrouter.runtime.messages import (
 from tokenrouter.runtime.meter import Meter
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Output, Row, Runner
-from tokenrouter.runtime.sampler import sample
+from tokenrouter.runtime.sampler import sample, scores, shape
 from tokenrouter.runtime.scheduler import Chunk, Scheduler
 from tokenrouter.runtime.sequence import Sequence, admitted
 from tokenrouter.runtime.settings import Settings
@@ -70,6 +71,7 @@ class Subserver:
         self.epoch = epoch
         self.runner = runner
         self.router = router
+        self.grammars: Grammars | None = None  # None where no request can ask for one
         self.send = send
         self.now_ms = now_ms
         self.stopwatch_ms = now_ms  # times steps; another where `now_ms` is no real clock
@@ -134,7 +136,7 @@ class Subserver:
         needed = min(sequence.n_prompt + message.sampling.max_tokens, self.limits.context) - 1
         if not self.scheduler.fits(needed):
             reason = f"the request may take {needed} tokens, more than the KV pool holds"
-            self.send(FRONT_END, Refused(request=message.request, model=self.model, reason=reason))
+            self._refuse(message.request, reason)
             return
         self.scheduler.add(sequence)
         if sequence.owned:
@@ -222,13 +224,28 @@ class Subserver:
 
     def _extend(self, task: plan_.Extend, rows: list[Row]) -> list[tuple[Label, Row]]:
         chunks = [row.chunk for row in rows]
-        logits, hidden = self.runner.run(chunks, hidden=task.hidden)
+        logits, hidden, scored = self.runner.run(chunks, hidden=task.hidden)
         self.scheduler.done(chunks)
+        for at, of_prompt in scored.items():
+            self.send(FRONT_END, scores(chunks[at], of_prompt, self.router.deferred))
         sampling = [row for row in rows if row.chunk.samples]
+        refused = shape(sampling, self.grammars, logits.device)
+        if refused:
+            kept = [at for at, row in enumerate(sampling) if at not in refused]
+            for at, reason in refused.items():
+                self._refuse(sampling[at].sequence.request, reason, "invalid")
+            sampling = [sampling[at] for at in kept]
+            logits, hidden = logits[kept], None if hidden is None else hidden[kept]
         output = Output(logits, hidden, self.router.deferred)
         for at, row in enumerate(sampling):
             row.output, row.at = output, at
         return [("next", row) for row in sampling]
+
+    def _refuse(
+        self, request: int, reason: str, kind: Literal["too_long", "invalid"] = "too_long"
+    ) -> None:
+        self.scheduler.remove(request)
+        self.send(FRONT_END, Refused(request=request, model=self.model, reason=reason, kind=kind))
 
     def _sample(self, task: plan_.Sample, rows: list[Row]) -> list[tuple[Label, Row]]:
         output = rows[0].output

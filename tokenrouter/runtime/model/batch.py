@@ -22,12 +22,12 @@ class Extension(NamedTuple):
     pages: Sequence[
         int
     ]  # the request's pages in order; they hold at least start + len(tokens) tokens
-    samples: bool = True  # whether the last token's logits are wanted
+    samples: int = 1  # of how many of the last tokens the logits are wanted
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendBatch:
-    """T new tokens of R requests, S of which want the logits after their last token."""
+    """T new tokens of R requests; the logits are wanted after S of them."""
 
     token_ids: Tensor  # [T] int64
     positions: Tensor  # [T] int64
@@ -59,8 +59,7 @@ class ExtendBatch:
             ]
             offsets.append(len(token_ids))
             lengths.append(end)
-            if samples:
-                rows.append(len(token_ids) - 1)
+            rows += range(len(token_ids) - samples, len(token_ids))
         width = max(-(-length // page_size) for length in lengths)
         table = [[*list(e.pages)[:width], *([0] * (width - len(e.pages)))] for e in extensions]
 

@@ -5,8 +5,9 @@ It follows one request and keeps nothing between steps but the tokens and the ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import floor
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,7 +18,8 @@ from tokenrouter.plan import structs as s
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.reference import draws
 from tokenrouter.runtime.reference import values as v
-from tokenrouter.runtime.reference.distribution import Candidate, Distribution
+from tokenrouter.runtime.reference.distribution import Candidate, Distribution, Text
+from tokenrouter.runtime.reference.grammar import Allowed, allowed
 from tokenrouter.runtime.reference.load import Logits, load, texts
 from tokenrouter.runtime.reference.trace import After, Slack, Step, Trace
 
@@ -79,11 +81,19 @@ class Reference:
         models: Sequence[Logits] | None = None,
     ) -> None:
         self.plan = plan
+        self.base = base
         self.models = list(models) if models else load(plan.models, base, dtype)
         self.context = min(model.context for model in plan.models)
         self.columns = [_columns(program) for program in plan.programs]
-        self.reads_text = any(isinstance(n, s.TokenIn) for p in plan.programs for n in p.nodes)
-        self.text = texts(plan.models[0], base) if self.reads_text else str
+        nodes = [node for program in plan.programs for node in program.nodes]
+        self.text: Callable[[int], tuple[str, bool]] = lambda token: ("", False)
+        if any(isinstance(node, (s.TokenIn, s.ClassIs)) for node in nodes):
+            self.text = texts(plan.models[plan.tokenizer.template_from], base)
+
+    @cached_property
+    def allowed(self) -> Allowed:
+        """What a grammar allows; made for the first request that asks for one."""
+        return allowed(self.plan, self.base)
 
     def generate(
         self,
@@ -144,7 +154,10 @@ class Reference:
         row = self.models[model](tokens)
         seen = Distribution(row, self.plan.tokenizer.size, self.columns[model])
         draw = draws.uniform(request.sampling.seed, position, model, draws.SAMPLE)
-        candidate = seen.candidate(request.sampling, draw)
+        output = tokens[len(request.prompt) :]
+        grammar = request.sampling.grammar
+        may = self.allowed(grammar, output) if grammar else None
+        candidate = seen.candidate(request.sampling, draw, Text(request.prompt, output, may))
         request.slack = request.slack.joined(candidate.slack)
         action, assigned = self._decide(request, seen, candidate)
         if not action.keep:
@@ -191,13 +204,15 @@ class Reference:
         """Return what becomes of the candidate, and the variables after it."""
         model = request.owner
         program = self.plan.programs[model]
+        text, special = self.text(candidate.token)
         evaluator = v.Evaluator(
             program.nodes,
             replace(
                 self._seen(request, model),
                 distribution=seen,
                 candidate=candidate.token,
-                text=self.text(candidate.token) if self.reads_text else "",
+                text=text,
+                special=special,
             ),
             request.windows[model],
         )
