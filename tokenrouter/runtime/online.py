@@ -21,8 +21,9 @@ import numpy as np
 
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.messages import Tally
+from tokenrouter.profile.windows import objective_of
 from tokenrouter.throughput.check import MOST_REQUESTS
-from tokenrouter.throughput.spec import Objective, Spec, Speed
+from tokenrouter.throughput.spec import Spec
 
 SPAN = 6  # looks
 LEAST_STEPS = 400  # of requests, in all, before anything is believed
@@ -190,7 +191,7 @@ def problem(plan: Plan, estimate: Estimate) -> Problem | None:
             p=(p / p.sum(axis=1, keepdims=True)).tolist(),
             c=c.tolist(),
             delta_ms=min(0.1, shortest / QUANTA),
-            objective=objective(plan.windows.objective),
+            objective=objective_of(plan.windows.objective),
             entry=(entry / entry.sum()).tolist(),
             mean_output_tokens=None if tokens is None else max(1.0, tokens),
             model_of=[models.index(station[0]) for station in stations],
@@ -220,12 +221,3 @@ def step_times(plan: Plan, estimate: Estimate, model: int, n: int) -> list[float
         slope = max(0.0, (values[-1] - values[0]) / max(1, sizes[-1] - sizes[0]))
         line = np.interp(every, sizes, values) + slope * np.maximum(0, every - sizes[-1])
     return [float(ms) for ms in np.maximum.accumulate(line)]
-
-
-def objective(text: str) -> Objective:
-    """Return the objective that a plan names."""
-    if text == "latency":
-        return "latency"
-    words = text.replace("=", " ").split()
-    speeds = [float(word) for word in words if word.replace(".", "", 1).isdecimal()]
-    return Speed(speed_at_least=speeds[0]) if speeds else "throughput"

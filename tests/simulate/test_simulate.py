@@ -1,0 +1,297 @@
+"""`trc simulate`: right where the solvers can tell, and honest where it is an open system."""
+
+import json
+import random
+import xml.etree.ElementTree as ET
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.plan.conftest import plan as plan_fixture
+from tests.throughput.specs import pair, random_spec
+from tokenrouter import cli
+from tokenrouter.plan.hash import seal
+from tokenrouter.plan.io import write
+from tokenrouter.plan.structs import System
+from tokenrouter.simulate.arrivals import Arrival, TraceError, poisson, read
+from tokenrouter.simulate.events import Simulation
+from tokenrouter.simulate.landscape import landscape
+from tokenrouter.simulate.outcome import closed_run, open_run
+from tokenrouter.simulate.plot import heat_map
+from tokenrouter.throughput import exact
+from tokenrouter.throughput.candidates import every
+from tokenrouter.throughput.spec import Spec
+from tokenrouter.throughput.system import build
+
+plan = plan_fixture
+NEVER = 1e12
+SURE = 4.5  # standard errors
+
+
+def closed(spec, windows, *, seed=0, tokens=12000, max_wait_ms=NEVER):
+    table = [[window] * spec.n for window in windows]
+    simulation = Simulation(spec, table, max_wait_ms, spec.n, seed=seed)
+    return closed_run(simulation, spec.n, tokens, [f"m{at}" for at in range(len(windows))])
+
+
+# Seeds 12 and 17 commit so seldom that a run long enough takes ten seconds.
+@pytest.mark.parametrize("seed", [s for s in range(20) if s not in (12, 17)])
+def test_the_closed_system_is_what_the_exact_solver_says(seed):
+    spec = random_spec(seed)
+    solved = exact.solve(build(spec), spec.windows)
+
+    seen = closed(spec, spec.windows, seed=seed)
+
+    # Where busy models slow each other the solver rounds to quanta; a fixed rhythm has no error but its ends.
+    rounding = 0.01 if spec.busy else 0.001
+    off = abs(seen.tokens_per_s - solved.tokens_per_s)
+    assert off < SURE * seen.stderr + rounding * solved.tokens_per_s
+    for model, told in zip(seen.models, solved.per_model, strict=True):
+        assert model.utilisation == pytest.approx(told.utilisation, abs=0.03)
+        assert model.mean_batch == pytest.approx(told.mean_batch, rel=0.06)
+        if model.admission_delay is not None:
+            delay = told.admission_delay_ms
+            assert model.admission_delay.mean == pytest.approx(delay, rel=0.12, abs=0.2)
+
+
+@pytest.mark.parametrize(("windows", "tokens_per_s"), [([1, 1], 142.3), ([1, 2], 158.1)])
+def test_the_published_values_come_out(windows, tokens_per_s):
+    seen = closed(pair(3), windows)
+
+    assert abs(seen.tokens_per_s - tokens_per_s) < SURE * seen.stderr
+    assert seen.stderr < 0.02 * tokens_per_s
+
+
+@pytest.mark.parametrize("windows", [(2, 4), (3, 3), (9, 9)], ids=str)
+def test_infeasible_windows_go_on_by_the_gates_other_rules(windows):
+    seen = closed(pair(3), windows, tokens=500)
+
+    assert seen.tokens_per_s > 0
+    assert sum(model.launches.get("nothing_else", 0) for model in seen.models) > 0
+
+
+def test_nobody_waits_much_longer_than_max_wait_while_the_model_is_idle():
+    spec = pair(8)
+    kinder = closed(spec, (1, 7), tokens=3000, max_wait_ms=5.0)
+    stern = closed(spec, (1, 7), tokens=3000)
+
+    assert kinder.models[1].launches["max_wait"] > 0
+    # A request may wait for the end of a step, and then max_wait from its arrival is over already.
+    assert kinder.models[1].admission_delay.p99 <= 27.9 + 5.0
+    assert stern.models[1].launches.get("max_wait", 0) == 0
+    assert kinder.models[1].admission_delay.p99 < stern.models[1].admission_delay.p99
+
+
+def one_model(step=10.0, tokens=20.0, n=4):
+    return Spec(n=n, step_ms=[[step] * n], p=[[1.0]], c=[[1.0]], mean_output_tokens=tokens)
+
+
+def test_a_lone_request_takes_its_steps_and_no_more():
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4)
+
+    seen = open_run(simulation, [Arrival(100.0, 7)], ["only"])
+
+    assert seen.latency.mean == pytest.approx(70.0)
+    assert seen.first_token.mean == pytest.approx(10.0)
+    assert seen.speed == pytest.approx(100.0)
+    assert seen.seconds == pytest.approx(0.170)
+
+
+def test_littles_law_holds_to_the_last_digit():
+    simulation = Simulation(one_model(), [[2] * 4], 15.0, 4)
+    arrivals = list(poisson(12.0, 400, random.Random(3)))
+
+    seen = open_run(simulation, arrivals, ["only"])
+
+    in_system = (seen.mean_active + seen.mean_queue) * seen.seconds
+    assert in_system == pytest.approx(seen.latency.mean / 1000 * seen.requests)
+    assert seen.requests == 400
+    assert seen.mean_queue > 0
+
+
+def test_no_more_than_max_active_are_admitted():
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 3)
+
+    seen = open_run(simulation, [Arrival(0.0, 5)] * 20, ["only"])
+
+    assert seen.mean_active <= 3
+    assert seen.longest_queue == 17
+    # Three at a time, five steps each.
+    assert seen.seconds == pytest.approx(7 * 5 * 0.010)
+
+
+def test_arrivals_that_outrun_the_plan_are_called_so():
+    busy = open_run(
+        Simulation(one_model(), [[1] * 4], NEVER, 4),
+        list(poisson(100.0, 200, random.Random(1))),
+        ["only"],
+    )
+    calm = open_run(
+        Simulation(one_model(), [[1] * 4], NEVER, 4),
+        list(poisson(2.0, 200, random.Random(1))),
+        ["only"],
+    )
+
+    assert not busy.kept_up
+    assert calm.kept_up
+    assert busy.latency.mean > 5 * calm.latency.mean
+
+
+def test_lengths_are_geometric_with_the_mean_asked_for():
+    simulation = Simulation(one_model(tokens=12.0), [[1] * 4], NEVER, 4)
+
+    lengths = [simulation.length() for _ in range(4000)]
+
+    assert np.mean(lengths) == pytest.approx(12.0, abs=0.7)
+    assert np.std(lengths) == pytest.approx((12 * 11) ** 0.5, rel=0.08)
+
+
+def test_the_same_seed_gives_the_same_run():
+    assert closed(pair(4), (1, 2), seed=5, tokens=800) == closed(
+        pair(4), (1, 2), seed=5, tokens=800
+    )
+
+
+# --- Traces
+
+
+def test_a_trace_is_read_in_order_of_time(tmp_path):
+    file = tmp_path / "trace.jsonl"
+    file.write_text('{"at": 2, "output_tokens": 9, "user": "x"}\n\n{"at": 0.5}\n')
+
+    assert read(file) == [Arrival(500.0, None), Arrival(2000.0, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"at": -1}', ":1: `at` is -1"),
+        ('{"at": 1}\n{"at": 1, "output_tokens": 0}', ":2: `output_tokens` is 0"),
+        ("at 1", ":1: jSON is malformed"),
+        ('{"on": 1}', ":1: object missing required field `at`"),
+        ("\n", "no arrivals"),
+    ],
+)
+def test_a_bad_trace_is_one_line(tmp_path, text, message):
+    file = tmp_path / "trace.jsonl"
+    file.write_text(text)
+
+    with pytest.raises(TraceError) as caught:
+        read(file)
+    assert message.lower() in str(caught.value).lower()
+    assert "\n" not in str(caught.value)
+
+
+# --- The verb
+
+
+@pytest.fixture
+def file(plan, tmp_path):
+    """A plan of two or three models with a system of its own."""
+    n = len(plan.models)
+    most = plan.windows.max_active
+    system = System(
+        step_ms=[[5.0 + 4 * model + 0.1 * b for b in range(most)] for model in range(n)],
+        p=[[1 / n] * n for _ in range(n)],
+        c=[[1.0] * n for _ in range(n)],
+        model_of=list(range(n)),
+        entry=[1.0] + [0.0] * (n - 1),
+        mean_output_tokens=30.0,
+        delta_ms=0.1,
+    )
+    windows = msgspec.structs.replace(plan.windows, system=system, source="profile")
+    write(seal(msgspec.structs.replace(plan, windows=windows)), tmp_path / "plan.json")
+    return tmp_path / "plan.json"
+
+
+def simulate(file, capsys, *arguments):
+    code = cli.main(["simulate", str(file), *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_verb_tells_of_clients_and_of_rates(plan, file, capsys):
+    code, page, _ = simulate(file, capsys, "--clients", "2", "--tokens", "400")
+    assert code == 0
+    assert "tokens/s" in page
+    assert all(model.name in page for model in plan.models)
+
+    code, text, _ = simulate(file, capsys, "--rate", "3", "--n", "50", "--json")
+    told = json.loads(text)
+    assert code == 0
+    assert told["requests"] == 50
+    assert told["mode"] == "open"
+    assert told["numbers"] == "plan (profile)"
+    assert [model["name"] for model in told["models"]] == [m.name for m in plan.models]
+
+
+def test_twice_the_speed_of_all_is_twice_the_throughput(plan, file, capsys):
+    speeds = [part for model in plan.models for part in ("--speed", f"{model.name}=2x")]
+    common = ("--clients", "2", "--tokens", "2000", "--windows", "off", "--json")
+
+    before = json.loads(simulate(file, capsys, *common)[1])["tokens_per_s"]
+    after = json.loads(simulate(file, capsys, *common, *speeds)[1])["tokens_per_s"]
+
+    assert after == pytest.approx(2 * before, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "one of the arguments --trace --rate --clients is required"),
+        (("--rate", "0"), 2, "`0` is no positive number"),
+        (("--rate", "1", "--speed", "nobody=2x"), 1, "the plan has no model `nobody`"),
+        (("--rate", "1", "--speed", "small"), 2, "`small` is not of the form"),
+        (("--trace", "missing.jsonl"), 1, "missing.jsonl: no such file"),
+        (("--clients", "2", "--profile", "missing.json"), 1, "missing.json: no such file"),
+        (("--clients", "2", "--max-active", "5000"), 1, "at most 1024"),
+    ],
+)
+def test_wrong_use_is_one_clear_line(file, capsys, arguments, code, words):
+    got, _, err = simulate(file, capsys, *arguments)
+
+    assert got == code
+    assert words in err.strip().splitlines()[-1]
+
+
+def test_more_requests_than_the_plan_allows_can_be_asked_for(plan, file, capsys):
+    many = str(plan.windows.max_active * 3)
+    common = ("--clients", many, "--tokens", "1500", "--json")
+
+    within = json.loads(simulate(file, capsys, *common)[1])
+    beyond = json.loads(simulate(file, capsys, *common, "--max-active", many)[1])
+
+    assert within["mean_queue"] > 0
+    assert beyond["mean_queue"] == 0
+    assert beyond["tokens_per_s"] > within["tokens_per_s"]
+
+
+def test_plots_are_whole_svg_files_for_light_and_dark(file, capsys, tmp_path):
+    code, _, err = simulate(
+        file, capsys, "--clients", "3", "--tokens", "200", "--plot", str(tmp_path / "out")
+    )
+
+    assert code == 0
+    assert err.count("wrote ") == 2
+    for name in ("throughput.svg", "windows.svg"):
+        text = (tmp_path / "out" / name).read_text()
+        root = ET.fromstring(text)
+        width, height = (float(root.get(side)) for side in ("width", "height"))
+        assert "prefers-color-scheme:dark" in text
+        for part in root.iter("{http://www.w3.org/2000/svg}text"):
+            assert 0 <= float(part.get("x")) <= width
+            assert 0 <= float(part.get("y")) <= height
+
+
+def test_the_map_holds_every_feasible_cell_and_frames_the_best():
+    spec = pair(3)
+    drawn = landscape(spec, 3, (0, 1), lambda line: None)
+
+    assert set(drawn.tokens_per_s) == set(every(3, 2))
+    best = max(drawn.tokens_per_s, key=drawn.tokens_per_s.get)
+    assert drawn.tokens_per_s[1, 2] == pytest.approx(158.1, rel=0.02)
+    assert best == (1, 2)
+    text = heat_map("pair", drawn, ["small", "large"])
+    assert text.count("<title>") == len(drawn.tokens_per_s)
+    assert text.count('class="best"') == 1

@@ -1,0 +1,68 @@
+"""When requests come, and how much each of them writes: from a trace, or drawn.
+
+A trace is JSON lines, one request each: {"at": seconds, "output_tokens": tokens}; `output_tokens` may be missing, and
+other fields are not looked at. Times are milliseconds inside.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tokenrouter.errors import TokenRouterError
+
+
+class TraceError(TokenRouterError):
+    """A trace of arrivals cannot be used; the message is one line."""
+
+
+class Arrival(NamedTuple):
+    """One request to come."""
+
+    at_ms: float
+    tokens: int | None  # that it writes; None where it is drawn
+
+
+class _Line(msgspec.Struct):
+    at: float
+    output_tokens: int | None = None
+
+
+def read(path: Path) -> list[Arrival]:
+    """Return the arrivals of a trace in order of time; raises TraceError."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        raise TraceError(f"{path}: no such file") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    out = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            given = msgspec.json.decode(line, type=_Line)
+        except msgspec.DecodeError as error:
+            text = str(error)
+            raise TraceError(f"{path}:{number}: {text[:1].lower()}{text[1:]}") from None
+        if not (math.isfinite(given.at) and given.at >= 0):
+            raise TraceError(f"{path}:{number}: `at` is {given.at:g}; it is in seconds from 0 on")
+        if given.output_tokens is not None and given.output_tokens < 1:
+            raise TraceError(f"{path}:{number}: `output_tokens` is {given.output_tokens}, below 1")
+        out.append(Arrival(given.at * 1000, given.output_tokens))
+    if not out:
+        raise TraceError(f'{path}: no arrivals; a line is {{"at": 0.5, "output_tokens": 80}}')
+    return sorted(out, key=lambda arrival: arrival.at_ms)
+
+
+def poisson(rate: float, n: int, rng: random.Random) -> Iterator[Arrival]:
+    """Yield n arrivals that know nothing of each other, `rate` a second."""
+    now = 0.0
+    for _ in range(n):
+        now += rng.expovariate(rate) * 1000
+        yield Arrival(now, None)

@@ -1,0 +1,219 @@
+"""The discrete events: arrivals, ends of batches, and gates that open because somebody waited long enough.
+
+The gates are the runtime's own (`runtime.gate`), with all three rules; the numbers are a throughput specification. As in
+the model, a step of model m with b requests takes L_m(b) at rate v_m(busy set), and after it a request goes from station
+s to j with probability P[s, j] and commits a token with probability C[s, j]. Reading prompts takes no time here.
+
+It knows nothing of plans. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
+
+from tokenrouter.runtime.gate import Gate
+from tokenrouter.simulate.arrivals import Arrival
+from tokenrouter.throughput.check import entry
+from tokenrouter.throughput.spec import Spec
+
+EPSILON = 1e-9  # ms
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One request on its way."""
+
+    arrived: float
+    tokens: int | None  # that it writes; None: it never ends
+    admitted: float = 0.0
+    first: float | None = None  # when its first token was committed
+    last: float = 0.0
+    written: int = 0
+    station: int = 0
+    since: float = 0.0  # at the gate
+
+
+@dataclass(eq=False, slots=True)
+class Server:
+    """One model: its gate, who waits there, and the batch that runs."""
+
+    gate: Gate
+    step_ms: Sequence[float]  # by batch size - 1
+    waiting: list[Request] = field(default_factory=list)
+    batch: list[Request] = field(default_factory=list)
+    left: float = 0.0  # ms of work
+    busy: float = 0.0
+    batches: int = 0
+    through: int = 0
+    delays: list[float] = field(default_factory=list)
+    launches: dict[str, int] = field(default_factory=dict)
+
+
+class Simulation:
+    """Requests that arrive, circulate and end under the windows of a table."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        table: Sequence[Sequence[int]],  # by model, then N - 1
+        max_wait_ms: float,
+        max_active: int,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.max_active = max_active
+        self.model_of = spec.model_of or list(range(len(spec.step_ms)))
+        self.servers = [
+            Server(Gate(row, max_wait_ms), steps if isinstance(steps, list) else [steps])
+            for row, steps in zip(table, spec.step_ms, strict=True)
+        ]
+        self.ways = [list(accumulate(row)) for row in spec.p]
+        self.kept = spec.c
+        self.entry = list(accumulate(entry(spec).tolist()))
+        self.mean_tokens = spec.mean_output_tokens
+        self.rates = {
+            frozenset(busy.models): dict(zip(busy.models, busy.rates, strict=True))
+            for busy in spec.busy
+        }
+        self.now = 0.0
+        self.active = 0
+        self.tokens = 0
+        self.queue: list[Request] = []  # not admitted yet, the oldest last
+        self.done: list[Request] = []
+        self.active_ms = self.queue_ms = 0.0  # integrals of the two counts
+        self.longest_queue = 0
+
+    # --- Requests
+
+    def submit(self, tokens: int | None) -> None:
+        """Let a request arrive now."""
+        request = Request(self.now, tokens)
+        if self.active < self.max_active:
+            self._admit(request)
+        else:
+            self.queue.insert(0, request)
+            self.longest_queue = max(self.longest_queue, len(self.queue))
+
+    def length(self) -> int | None:
+        """Return how many tokens a request writes: geometric, as the model has it; None where requests never end."""
+        if self.mean_tokens is None:
+            return None
+        n = 1
+        while self.rng.random() >= 1 / self.mean_tokens:
+            n += 1
+        return n
+
+    def _admit(self, request: Request) -> None:
+        self.active += 1
+        request.admitted = self.now
+        self._arrive(request, self._draw(self.entry))
+
+    def _arrive(self, request: Request, station: int) -> None:
+        request.station, request.since = station, self.now
+        self.servers[self.model_of[station]].waiting.append(request)
+
+    def _draw(self, upto: Sequence[float]) -> int:
+        return min(bisect(upto, self.rng.random() * upto[-1]), len(upto) - 1)
+
+    # --- Events
+
+    def run(self, arrivals: Iterator[Arrival]) -> None:
+        """Let all of these requests arrive and end."""
+        coming = next(arrivals, None)
+        while coming is not None or self.active:
+            self.advance(inf if coming is None else coming.at_ms)
+            while coming is not None and coming.at_ms <= self.now + EPSILON:
+                self.submit(self.length() if coming.tokens is None else coming.tokens)
+                coming = next(arrivals, None)
+
+    def advance(self, until: float = inf) -> None:
+        """Launch what is due, and let time pass to the next event, at most until a moment to come."""
+        self.launch()
+        busy = [m for m, server in enumerate(self.servers) if server.batch]
+        rate = self.rates.get(frozenset(busy), {}) if self.rates else {}
+        ends = min((self.servers[m].left / rate.get(m, 1.0) for m in busy), default=inf)
+        opens = min(
+            (s.waiting[0].since + s.gate.max_wait_ms for s in self.servers if self._held(s)),
+            default=inf,
+        )
+        to = min(self.now + ends, opens, until)
+        assert to < inf, "nothing can happen and requests wait"
+        passed = max(0.0, to - self.now)
+        self.now = to
+        self.active_ms += passed * self.active
+        self.queue_ms += passed * len(self.queue)
+        for m in busy:
+            server = self.servers[m]
+            server.busy += passed
+            server.left -= passed * rate.get(m, 1.0)
+        for m in busy:
+            if self.servers[m].left <= EPSILON:
+                self._finish(self.servers[m])
+
+    @staticmethod
+    def _held(server: Server) -> bool:
+        return bool(server.waiting) and not server.batch
+
+    def launch(self) -> None:
+        """Launch every idle model whose gate opens; where all active requests wait, all closed gates do."""
+        moving = sum(len(server.batch) for server in self.servers)
+        held = [server for server in self.servers if self._held(server)]
+        # A look at all gates before the first launch: those are idle at the same moment.
+        due = [
+            (s, reason)
+            for s in held
+            if (reason := s.gate.due(len(s.waiting), self._oldest(s), self.active, max(moving, 1)))
+        ]
+        if held and not due and not moving:
+            due = [(server, "nothing_else") for server in held]
+        for server, reason in due:
+            server.launches[reason] = server.launches.get(reason, 0) + 1
+            server.delays += [self.now - request.since for request in server.waiting]
+            server.batch, server.waiting = server.waiting, []
+            server.left = server.step_ms[min(len(server.batch), len(server.step_ms)) - 1]
+
+    def _oldest(self, server: Server) -> float:
+        return self.now - server.waiting[0].since + EPSILON
+
+    def _finish(self, server: Server) -> None:
+        finished, server.batch = server.batch, []
+        server.batches += 1
+        server.through += len(finished)
+        for request in finished:
+            source = request.station
+            target = self._draw(self.ways[source])
+            kept = self.kept[source][target]
+            if kept >= 1 or (kept > 0 and self.rng.random() < kept):
+                self.tokens += 1
+                request.written += 1
+                request.last = self.now
+                if request.first is None:
+                    request.first = self.now
+            if request.tokens is not None and request.written >= request.tokens:
+                self._end(request)
+            else:
+                self._arrive(request, target)
+
+    def _end(self, request: Request) -> None:
+        self.active -= 1
+        self.done.append(request)
+        if self.queue:
+            self._admit(self.queue.pop())
+
+    def forget(self) -> None:
+        """Begin to count anew, as after a warm-up."""
+        self.tokens = 0
+        self.active_ms = self.queue_ms = 0.0
+        self.longest_queue = len(self.queue)
+        self.done.clear()
+        for server in self.servers:
+            server.busy = 0.0
+            server.batches = server.through = 0
+            server.delays.clear()
+            server.launches.clear()

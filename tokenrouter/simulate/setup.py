@@ -1,0 +1,90 @@
+"""What is simulated: a plan's closed system, on this or another profile, at other speeds, under its or other windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from tokenrouter.errors import TokenRouterError
+from tokenrouter.plan.structs import Plan
+from tokenrouter.profile.structs import Profile
+from tokenrouter.profile.system import Unmodelled, of_plan, of_profile, spec_of
+from tokenrouter.profile.windows import objective_of
+from tokenrouter.throughput.check import MOST_REQUESTS
+from tokenrouter.throughput.spec import Spec
+from tokenrouter.throughput.table import solve_table
+
+Choice = Literal["fixed", "off", "solve"]
+
+
+class CannotSimulate(TokenRouterError):  # noqa: N818 - reads as what it says
+    """The plan has no numbers to simulate, or an option does not fit it; the message is one line."""
+
+
+class Setup(NamedTuple):
+    """A specification that covers `max_active` requests, and the windows for it."""
+
+    spec: Spec
+    table: list[list[int]]  # by model, then N - 1
+    max_wait_ms: float
+    max_active: int
+    source: str  # of the numbers
+
+
+def prepare(
+    plan: Plan,
+    profile: Profile | None = None,
+    *,
+    speeds: Mapping[str, float] | None = None,  # by model, times as fast
+    output_tokens: float | None = None,  # mean, instead of the system's
+    max_active: int | None = None,
+    windows: Choice = "fixed",
+) -> Setup:
+    """Return what to simulate; raises CannotSimulate."""
+    try:
+        if profile is not None:
+            system, source = of_profile(plan, profile), "profile"
+        elif plan.windows.system is not None:
+            system, source = plan.windows.system, f"plan ({plan.windows.source})"
+        else:
+            system, source = of_plan(plan), "analytic"
+    except Unmodelled as error:
+        raise CannotSimulate(f"this plan cannot be simulated: {error}") from None
+    most = max_active or plan.windows.max_active
+    if most > MOST_REQUESTS:
+        raise CannotSimulate(f"{most} active requests are too many; at most {MOST_REQUESTS}")
+    spec = spec_of(system, objective=objective_of(plan.windows.objective))
+    factors = _factors(plan, speeds or {})
+    spec = msgspec.structs.replace(
+        spec,
+        n=most,
+        step_ms=[
+            [ms / factor for ms in _extended(steps, most)]
+            for steps, factor in zip(system.step_ms, factors, strict=True)
+        ],
+        delta_ms=spec.delta_ms / max(1.0, *factors),
+        mean_output_tokens=output_tokens or spec.mean_output_tokens,
+    )
+    table = plan.windows.table
+    if windows == "off":
+        table = [[1] * most for _ in plan.models]
+    elif windows == "solve":
+        table = solve_table(spec, quick=True).windows
+    return Setup(spec, table, plan.windows.max_wait_ms, most, source)
+
+
+def _factors(plan: Plan, speeds: Mapping[str, float]) -> list[float]:
+    names = [model.name for model in plan.models]
+    for name in speeds:
+        if name not in names:
+            raise CannotSimulate(f"the plan has no model `{name}`; it has {', '.join(names)}")
+    return [speeds.get(name, 1.0) for name in names]
+
+
+def _extended(steps: list[float], sizes: int) -> list[float]:
+    """Return L(b) up to so many requests; beyond the given ones the last rise goes on."""
+    rise = max(0.0, steps[-1] - steps[-2]) if len(steps) > 1 else 0.0
+    more = [steps[-1] + rise * at for at in range(1, sizes - len(steps) + 1)]
+    return [*steps, *more][:sizes]
