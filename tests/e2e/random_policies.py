@@ -15,6 +15,7 @@ from tokenrouter.compiler import ir
 from tokenrouter.compiler.expr import (
     Aggregate,
     Arithmetic,
+    ClassOf,
     Comparison,
     Every,
     Expr,
@@ -28,6 +29,7 @@ from tokenrouter.compiler.expr import (
     VarOf,
 )
 from tokenrouter.diagnostics import Span
+from tokenrouter.signals import CLASSES
 
 HERE = Span(0, 0, 1, 1, 1, 1)
 NAMES = ("small", "large", "half")
@@ -100,9 +102,12 @@ TIERS = st.sampled_from(("free", "paid")).map(lambda tier: Lit(tier, "text"))
 
 @st.composite
 def texts(draw: st.DrawFn) -> Expr:
-    """Whether the candidate is one of a third of the vocabulary, or the client one of a tier."""
-    if draw(st.integers(0, 3)) == 0:
+    """Whether the candidate is one of a third of the vocabulary or of a class, or the client one of a tier."""
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
         return Comparison(draw(st.sampled_from(("==", "!="))), TIER, draw(TIERS))
+    if kind == 1:
+        return ClassOf(draw(st.sampled_from(CLASSES)))
     first = draw(st.integers(0, 2))
     ids = range(4 + first, vocabulary_size(), 3)
     return TokenIs(tuple(sorted({tokenizer().decode([token]) for token in ids} - {""})))

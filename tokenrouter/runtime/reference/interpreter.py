@@ -20,7 +20,9 @@ from tokenrouter.runtime.reference import draws
 from tokenrouter.runtime.reference import values as v
 from tokenrouter.runtime.reference.distribution import Candidate, Distribution, Text
 from tokenrouter.runtime.reference.grammar import Allowed, allowed
-from tokenrouter.runtime.reference.load import Logits, load, texts
+from tokenrouter.runtime.reference.heads import HeadOf, Seen, value
+from tokenrouter.runtime.reference.heads import read as read_heads
+from tokenrouter.runtime.reference.load import Logits, Remembered, load, texts
 from tokenrouter.runtime.reference.trace import After, Slack, Step, Trace
 
 
@@ -79,10 +81,12 @@ class Reference:
         base: Path = Path(),
         dtype: torch.dtype = torch.float32,
         models: Sequence[Logits] | None = None,
+        heads: Mapping[int, HeadOf] | None = None,  # beside those in files: the Python ones
     ) -> None:
         self.plan = plan
         self.base = base
         self.models = list(models) if models else load(plan.models, base, dtype)
+        self.heads = {**read_heads(plan.heads, base), **(heads or {})}
         self.context = min(model.context for model in plan.models)
         self.columns = [_columns(program) for program in plan.programs]
         nodes = [node for program in plan.programs for node in program.nodes]
@@ -211,6 +215,7 @@ class Reference:
                 self._seen(request, model),
                 distribution=seen,
                 candidate=candidate.token,
+                head=lambda at: self._head(at, request, seen, candidate.token),
                 text=text,
                 special=special,
             ),
@@ -231,6 +236,17 @@ class Reference:
         if _retries(action) in request.tried | {model}:  # it had its turn at this position
             action = Action(keep=True, go=s.Stay(), rule=action.rule)
         return action, assigned
+
+    def _head(self, at: int, request: Request, seen: Distribution, token: int) -> float:
+        """Return what a router head says of this step."""
+        model = self.models[request.owner]
+        assert isinstance(model, Remembered), (
+            "a plan with heads needs models that show their states"
+        )
+        tokens = [*request.prompt, *(step.token for step in request.output)]
+        size = self.plan.tokenizer.size
+        step = Seen(model.hidden(tokens), seen.row[:size], token, model.embedding(token))
+        return value(self.heads, self.plan.heads, at, step)
 
     def _borrowed(self, request: Request, stay: Stay, evaluator: v.Evaluator) -> Action:
         """Count down a borrowed stay; its last token, or the one its `until` holds on, is kept and ends it."""

@@ -28,6 +28,7 @@ class Remembered:
     def __init__(self, model: Any) -> None:
         self.model = model.eval()
         self.known: dict[tuple[int, ...], np.ndarray] = {}
+        self.states: dict[tuple[int, ...], np.ndarray] = {}
 
     def __call__(self, ids: Sequence[int]) -> np.ndarray:
         """Return the logits after `ids`, computed from scratch the first time."""
@@ -37,6 +38,21 @@ class Remembered:
                 out = self.model(torch.tensor([key]), use_cache=False, logits_to_keep=1)
             self.known[key] = out.logits[0, -1].double().numpy()
         return self.known[key]
+
+    def hidden(self, ids: Sequence[int]) -> np.ndarray:
+        """Return what the output layer reads after `ids`, the state after the final norm: [H]."""
+        key = tuple(ids)
+        if key not in self.states:
+            with torch.inference_mode():
+                out = self.model.base_model(torch.tensor([key]), use_cache=False)
+            self.states[key] = out.last_hidden_state[0, -1].double().numpy()
+        return self.states[key]
+
+    def embedding(self, token: int) -> np.ndarray:
+        """Return a token's row of the input embedding: [H]."""
+        with torch.inference_mode():
+            row: Any = self.model.get_input_embeddings()(torch.tensor(token))
+        return np.asarray(row.double().numpy())
 
 
 def load(models: Sequence[Model], base: Path, dtype: torch.dtype) -> list[Logits]:
@@ -93,7 +109,14 @@ def _student(teacher: Any) -> Any:
     return student
 
 
-def texts(model: Model, base: Path) -> Callable[[int], str]:
-    """Return the function from an id to its text, U+FFFD where its bytes are no whole character."""
-    tokenizer = Tokenizer.from_file(str(base / model.use / "tokenizer.json"))
-    return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))
+def texts(model: Model, base: Path) -> Callable[[int], tuple[str, bool]]:
+    """Return the function from an id to its text, U+FFFD where its bytes are no whole character, and whether it is special."""
+    from transformers import AutoTokenizer
+
+    use = teacher_path() if model.use.startswith("demo:") else base / model.use
+    if use.suffix == ".gguf":
+        made: Any = AutoTokenizer.from_pretrained(use.parent, gguf_file=use.name).backend_tokenizer
+    else:
+        made = Tokenizer.from_file(str(use / "tokenizer.json"))
+    special = {id_ for id_, added in made.get_added_tokens_decoder().items() if added.special}
+    return lambda token: (str(made.decode([token], skip_special_tokens=False)), token in special)

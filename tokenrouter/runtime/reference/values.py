@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tokenrouter.plan import structs as s
 from tokenrouter.runtime.reference import draws
+from tokenrouter.runtime.reference.classes import is_class
 from tokenrouter.runtime.reference.distribution import Distribution
 from tokenrouter.runtime.reference.errors import BeyondReference
 from tokenrouter.runtime.reference.trace import Slack
@@ -41,6 +42,8 @@ class Step:
     distribution: Distribution | None = None
     candidate: int = -1
     text: str = ""  # of the candidate
+    head: Callable[[int], float] | None = None  # a router head by its index
+    special: bool = False  # whether the candidate is a control token
 
 
 @dataclass(eq=False, slots=True)
@@ -105,8 +108,13 @@ class Evaluator:
                 return Known(self._field(node), exact=True)
             case s.TokenIn():
                 return Known(self.step.text in node.texts, exact=True)
+            case s.ClassIs():
+                return Known(is_class(node.name, self.step.text, self.step.special), exact=True)
             case s.Signal():
                 return self._signal(node.name, node.args)
+            case s.HeadRef():
+                assert self.step.head is not None, "a head is read where there was no step"
+                return Known(self.step.head(node.head), exact=False)
             case _:
                 raise BeyondReference(f"the reference does not know the node `{node}`")
 
