@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenrouter.plan.structs import Plan
-from tokenrouter.runtime.messages import Tally
 from tokenrouter.profile.windows import objective_of
+from tokenrouter.runtime.messages import Tally
 from tokenrouter.throughput.check import MOST_REQUESTS
 from tokenrouter.throughput.spec import Spec
 

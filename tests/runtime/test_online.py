@@ -1,0 +1,315 @@
+"""What the running system shows of P, C and L, when that counts as drift, and what becomes of it."""
+
+import asyncio
+import random
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from tests.factories import prompts as real_prompts
+from tests.runtime import tiny
+from tests.runtime.toy import borrowing, coin, greedy, prompts, toys
+from tokenrouter.plan.structs import System
+from tokenrouter.runtime.adapt import Adapter
+from tokenrouter.runtime.client import Client
+from tokenrouter.runtime.engine import Engine
+from tokenrouter.runtime.gate import infeasible_count
+from tokenrouter.runtime.messages import Move, RouteState, Sampling, StepTime, Tally
+from tokenrouter.runtime.meter import Meter, station
+from tokenrouter.runtime.online import Online, drift, problem
+from tokenrouter.runtime.resolve import solve, solve_here
+from tokenrouter.throughput.check import check
+
+
+def tally(model, *, n=1000, there=0.3, times=None, epoch=1, ended=10):
+    """What a subserver of `coin` would count after n steps, each of which leaves with a probability."""
+    leaving = round(n * there)
+    ways = [(model, n - leaving), (1 - model, leaving)]
+    return Tally(
+        model=model,
+        epoch=epoch,
+        steps=n,
+        n_active=4,
+        window=1,
+        waiting=0,
+        launches={},
+        batch_sizes={},
+        delays=[],
+        delay_sum_ms=0.0,
+        entered=ended if model == 0 else 0,
+        ended=ended,
+        ended_tokens=ended * 50,
+        moves=[
+            Move(home=-1, left=0, target=to, target_home=-1, target_left=0, n=count, kept=count)
+            for to, count in ways
+            if count
+        ],
+        times=[
+            StepTime(size=size, n=n, median_ms=ms)
+            for size, ms in sorted((times or {1: 2.0 + model, 4: 5.0 + model}).items())
+        ],
+    )
+
+
+def estimate(plan, *tallies):
+    online = Online(plan)
+    for each in tallies:
+        online.take(each)
+    return online.look()
+
+
+def test_the_numbers_come_out_as_they_were_counted():
+    plan = coin(max_active=8)
+    found = problem(plan, estimate(plan, tally(0, there=0.25), tally(1, there=0.5)))
+
+    spec = check(found.spec)
+    assert spec.p == [[0.75, 0.25], [0.5, 0.5]]
+    assert spec.c == [[1.0, 1.0], [1.0, 1.0]]
+    assert spec.entry == [1.0, 0.0]
+    assert spec.mean_output_tokens == 50
+    assert found.models == [0, 1]
+    # On a line between 1 and 4, and on the same line beyond.
+    assert spec.step_ms[0] == pytest.approx([2, 3, 4, 5, 6, 7, 8, 9])
+
+
+def test_the_plans_curve_is_scaled_by_what_was_measured():
+    plan = coin(max_active=4)
+    system = System(
+        step_ms=[[10.0, 11.0, 13.0, 20.0]] * 2,
+        p=[[0.5, 0.5]] * 2,
+        c=[[1.0, 1.0]] * 2,
+        model_of=[0, 1],
+        entry=[1.0, 0.0],
+        delta_ms=0.1,
+    )
+    windows = msgspec.structs.replace(plan.windows, system=system)
+    plan = msgspec.structs.replace(plan, windows=windows)
+    seen = estimate(plan, tally(0, times={2: 22.0}), tally(1, times={1: 5.0, 3: 13.0}))
+
+    steps = problem(plan, seen).spec.step_ms
+
+    assert steps[0] == pytest.approx([20, 22, 26, 40])
+    assert steps[1] == pytest.approx([5, 11 * 0.75, 13, 20])
+
+
+def test_too_little_is_not_believed():
+    plan = coin()
+
+    assert estimate(plan, tally(0, n=100), tally(1, n=100)) is None
+    assert estimate(plan, tally(0, n=300), tally(1, n=300)) is not None
+
+
+def test_a_model_that_is_not_visited_keeps_a_window_of_one():
+    plan = coin(max_active=4)
+    found = problem(plan, estimate(plan, tally(0, there=0.0)))
+
+    assert found.models == [0]
+    assert found.table([[1, 2, 2, 3]], 2) == [[1, 2, 2, 3], [1, 1, 1, 1]]
+
+
+def test_what_is_long_past_is_forgotten():
+    plan = coin()
+    online = Online(plan)
+    for turn in range(1, 21):
+        there = 0.1 if turn <= 10 else 0.6
+        old, new = min(turn, 10) * 100, max(0, turn - 10) * 100
+        leaving = old * 0.1 + new * 0.6
+        for model in range(2):
+            online.take(tally(model, n=turn * 100, there=leaving / (turn * 100)))
+        seen = online.look()
+    ways = seen.steps
+
+    left = ways[(0, -1, 0), (1, -1, 0)][0]
+    assert left / (left + ways[(0, -1, 0), (0, -1, 0)][0]) == pytest.approx(there, abs=0.01)
+
+
+def test_a_restarted_subserver_counts_from_nothing_and_stays_right():
+    plan = coin()
+    online = Online(plan)
+    for model in range(2):
+        online.take(tally(model, n=5000))
+    online.look()
+    online.take(tally(0, n=700, epoch=2))
+    online.take(tally(1, n=5600))
+
+    seen = online.look()
+
+    assert all(n > 0 for n, _ in seen.steps.values())
+    assert sum(n for (source, _), (n, _) in seen.steps.items() if source[0] == 0) == 700
+
+
+@pytest.mark.parametrize(
+    ("there", "factor", "matters"),
+    [(0.3, 1.0, False), (0.32, 1.1, False), (0.45, 1.0, True), (0.3, 1.4, True), (0.3, 0.6, True)],
+)
+def test_drift_is_told_from_noise(there, factor, matters):
+    plan = coin()
+    then = estimate(plan, tally(0), tally(1))
+    times = {1: 2.0 * factor, 4: 5.0 * factor}
+    now = estimate(plan, tally(0, there=there, times=times), tally(1))
+
+    assert drift(then, now).matters == matters
+
+
+def test_counts_of_one_law_are_no_drift():
+    rng = random.Random(1)
+    plan = coin()
+
+    def drawn():
+        n = 600
+        leaving = [sum(rng.random() < 0.3 for _ in range(n)) / n for _ in range(2)]
+        return estimate(plan, *(tally(m, n=n, there=leaving[m]) for m in range(2)))
+
+    assert not any(drift(a, b).matters for a, b in pairwise(drawn() for _ in range(40)))
+
+
+def test_an_outlier_does_not_move_a_step_time():
+    meter = Meter(0, 1)
+    for at in range(25):
+        meter.timed(2, 900.0 if at % 5 == 0 else 4.0)
+
+    (time,) = meter.tally(0.0, n_active=1, window=1, waiting=0).times
+
+    assert time == StepTime(size=2, n=25, median_ms=4.0)
+
+
+def test_a_step_time_follows_a_lasting_change():
+    meter = Meter(0, 1)
+    for at in range(120):
+        meter.timed(2, 4.0 if at < 100 else 9.0)
+
+    (time,) = meter.tally(0.0, n_active=1, window=1, waiting=0).times
+
+    assert time.median_ms == 9.0
+
+
+def test_a_borrowed_stay_keeps_its_length():
+    state = RouteState(owner=1, counts=[0, 0], home=0, remaining=3)
+    open_ended = msgspec.structs.replace(state, until=0)
+    long = msgspec.structs.replace(state, remaining=99)
+
+    assert station(RouteState(owner=1, counts=[0, 0])) == (-1, 0)
+    assert station(state) == (0, 3)
+    assert station(open_ended) == station(long) == (0, -1)
+
+
+def test_stays_of_a_real_run_become_phases():
+    plan = borrowing(most=3, keep=True, max_active=8)
+    engine = Engine(plan, models=toys(plan))
+    engine.generate(prompts(40), greedy(30, ignore_eos=True))
+    online = Online(plan)
+    for subserver in engine.subservers:
+        online.take(subserver.meter.tally(0.0, n_active=1, window=1, waiting=0))
+    found = problem(plan, online.look())
+
+    spec = check(found.spec)
+    assert spec.model_of == [0, 1, 1, 1]
+    # Stations in order of steps left: one step leads home, each other to the one before.
+    assert spec.p[1] == [1.0, 0.0, 0.0, 0.0]
+    assert spec.p[2] == [0.0, 1.0, 0.0, 0.0]
+    assert spec.p[3] == [0.0, 0.0, 1.0, 0.0]
+    assert spec.p[0][3] == pytest.approx(1 - spec.p[0][0])
+
+
+# --- Solving again
+
+
+def adapted(plan, *rounds):
+    """The tables that were put in force, and the adapter after some looks."""
+    tables = []
+    adapter = Adapter(plan, "adaptive", tables.append)
+    for tallies in rounds:
+        for each in tallies:
+            adapter.take(each)
+        adapter.look_here()
+    return tables, adapter.status
+
+
+def steady(n, factor=1.0, there=0.35):
+    """A fast model and one that gains from larger batches, as of the design's check table."""
+    fast = {1: 6.0, 4: 6.0}
+    slow = {1: 27.9 * factor, 4: 27.9 * factor}
+    return tally(0, n=n, there=there, times=fast), tally(1, n=n, there=1.0, times=slow)
+
+
+def test_a_table_is_solved_once_while_nothing_drifts():
+    tables, status = adapted(coin(max_active=3), steady(1000), steady(2000), steady(3000))
+
+    # The check table of the design page: B_1 = 2 at N = 2 and N = 3.
+    assert tables == [[[1, 1, 1], [1, 2, 2]]]
+    assert (status.swaps, status.source) == (1, "live")
+
+
+def test_a_drift_of_step_times_is_solved_again_and_said():
+    tables, status = adapted(coin(max_active=3), steady(1000), steady(2000, factor=0.2))
+
+    assert len(tables) == status.swaps == 2
+    assert tables[0] != tables[1]
+
+
+def test_every_table_in_force_is_feasible_for_each_of_its_counts():
+    for there in (0.05, 0.5, 0.95):
+        tables, _ = adapted(coin(max_active=12), steady(1000, there=there))
+        assert infeasible_count(tables[0]) is None
+        assert [len(row) for row in tables[0]] == [12, 12]
+
+
+@pytest.mark.parametrize("mode", ["fixed", "off"])
+def test_other_modes_never_solve(mode):
+    adapter = Adapter(coin(), mode, lambda table: pytest.fail("a table was set"))
+    for each in steady(5000):
+        adapter.take(each)
+
+    asyncio.run(adapter.run(0.0))
+
+
+def test_another_process_gives_the_same_table():
+    plan = coin(max_active=3)
+    spec = problem(plan, estimate(plan, *steady(1000))).spec
+
+    assert asyncio.run(solve(spec)) == solve_here(spec)
+
+
+def test_numbers_without_a_steady_state_are_no_table():
+    plan = coin(max_active=3)
+    spec = problem(plan, estimate(plan, *steady(1000))).spec
+    torn = msgspec.structs.replace(
+        spec, p=[[1.0, 0.0], [0.0, 1.0]], mean_output_tokens=None, entry=[0.5, 0.5]
+    )
+
+    assert solve_here(torn) is None
+    assert asyncio.run(solve(torn)) is None
+
+
+def test_a_server_of_processes_swaps_its_windows_and_changes_no_token(tmp_path):
+    plan = tiny.real(tiny.PLANS["coin"](max_active=6), tiny.save(tmp_path))
+    sampling = Sampling(max_tokens=40, ignore_eos=True)
+    given = real_prompts(6)
+    expected = [
+        [(t.token, t.model) for t in c.tokens] for c in Engine(plan).generate(given, sampling)
+    ]
+
+    async def serve():
+        client = Client(plan, windows="adaptive")
+        client.look_s = 0.2
+        await client.start()
+        try:
+            async with asyncio.timeout(100):
+                while client.windows.swaps == 0:
+                    await asyncio.gather(*(write(client, at) for at in range(6)))
+            await asyncio.gather(*(write(client, at) for at in range(6)))
+            return client.windows, dict(client.tallies)
+        finally:
+            await client.close(1)
+
+    async def write(client, at):
+        tokens = [token async for token in client.submit(given[at], sampling)]
+        assert [(token.token, token.model) for token in tokens] == expected[at]
+
+    status, tallies = asyncio.run(serve())
+
+    assert status.source == "live"
+    assert infeasible_count(status.table) is None
+    assert set(tallies) == {0, 1}
+    assert all(each.times and each.moves for each in tallies.values())
