@@ -25,6 +25,7 @@ from tokenrouter.runtime.reference.load import Logits, Remembered
 from tokenrouter.runtime.row import Runner, StepOutput
 from tokenrouter.runtime.runner import ModelRunner
 from tokenrouter.runtime.scheduler import Chunk
+from tokenrouter.runtime.settings import WindowMode
 
 STALE = -1
 
@@ -53,6 +54,8 @@ class Conditions:
     windows: int | None = None  # seed of a table of feasible windows
     deaths: int = 0  # subservers lost on the way
     aborts: int = 0  # other requests that are given up on the way
+    mode: WindowMode = "fixed"  # of the windows
+    swaps: bool = False  # whether other tables are put in force on the way
 
 
 def under(plan: s.Plan, conditions: Conditions) -> s.Plan:
@@ -190,7 +193,9 @@ def serve(
             runners.append(Watched(wrap(plan, model), bits[declared.use]))
         else:
             runners.append(model)
-    engine = Engine(plan, models=runners, max_batch_tokens=conditions.chunk)
+    engine = Engine(
+        plan, models=runners, max_batch_tokens=conditions.chunk, windows=conditions.mode
+    )
     for runner in engine.runners:
         forget(runner)
     drive = _Driver(engine, requests, conditions)
@@ -254,6 +259,10 @@ class _Driver:
         )
 
     def _happen(self) -> None:
+        if self.conditions.swaps and self.rng.random() < 0.05:
+            plan = self.engine.plan
+            table = feasible(len(plan.models), plan.windows.max_active, self.rng.randrange(2**32))
+            self.engine.book.set_windows(table)
         if self.conditions.order is not None:
             events = self.engine.events()
             self.rng.shuffle(events)

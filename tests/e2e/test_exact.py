@@ -28,6 +28,9 @@ CONDITIONS = {
         deaths=3, order=10, windows=4, capacity=96
     ),
     "with others given up": Conditions(aborts=8, order=11, windows=1),
+    "without windows": Conditions(order=12, windows=3, mode="off"),
+    "with windows that change on the way": Conditions(order=13, windows=5, swaps=True, deaths=1),
+    "with windows that adapt": Conditions(order=14, windows=6, mode="adaptive"),
 }
 MORE_CONDITIONS = {
     f"{n}": Conditions(
