@@ -37,9 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-wait-ms",
         type=_time,
-        default=50.0,
         metavar="MS",
-        help="longest time that a batching window holds a request back (50)",
+        help="longest time that a batching window holds a request back (50, or 4 times the longest delay expected)",
     )
     parser.add_argument(
         "--kv-budget",
@@ -47,6 +46,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=1 << 30,
         metavar="SIZE",
         help="memory for the KV pools of all models together, as in 512M or 4G (1G)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="step times and probabilities that `trc profile` measured; a stated machine and assumptions otherwise",
+    )
+    parser.add_argument(
+        "--machine",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="the stated machine, where there is no profile (cpu)",
     )
 
 
@@ -76,7 +86,7 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
 
     tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget)
     home = None if args.output is None else Path(args.output).parent
-    compiled = compile_resolved(resolved, tuning, home)
+    compiled = compile_resolved(resolved, tuning, home, profile=args.profile, machine=args.machine)
     print_diagnostics(compiled.diagnostics, resolved.texts)
     plan = compiled.plan
     if args.output is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tokenrouter.compiler import claims, models, pipeline
+from tokenrouter.compiler import claims, heads, models, pipeline
 from tokenrouter.compiler.analyse import analysed, refuse
 from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.gather import gather, head_digests, placed
@@ -39,18 +39,19 @@ def compile_policy(
     policy: str | None = None,
     sets: Mapping[str, str | float | bool] | None = None,
     max_active: int = DEFAULT.max_active,
-    max_wait_ms: float = DEFAULT.max_wait_ms,
+    max_wait_ms: float | None = DEFAULT.max_wait_ms,
     kv_budget: int = DEFAULT.kv_budget,
+    profile: str | Path | None = None,
 ) -> Plan:
     """Return the plan of a `.route` file; raises PolicyError, or another TokenRouterError.
 
     `policy` picks one of several in the file, `sets` gives params other values. Paths of models are relative to the file,
-    and absolute in the plan.
+    and absolute in the plan. `profile` is a file of `trc profile`.
     """
     tuning = Tuning(max_active, max_wait_ms, kv_budget)
     texts = {name: _text(value) for name, value in (sets or {}).items()}
     resolved = load(path, policy, texts, one=True)
-    return compile_resolved(resolved, tuning).plan
+    return compile_resolved(resolved, tuning, profile=profile).plan
 
 
 def _text(value: str | float | bool) -> str:
@@ -61,11 +62,17 @@ def _text(value: str | float | bool) -> str:
 
 
 def compile_resolved(
-    resolved: hir.Resolved, tuning: Tuning = DEFAULT, home: Path | None = None
+    resolved: hir.Resolved,
+    tuning: Tuning = DEFAULT,
+    home: Path | None = None,
+    *,
+    profile: str | Path | None = None,
+    machine: str = "cpu",
 ) -> Compiled:
     """Return the plan of a resolved file that holds one policy; raises PolicyError.
 
     `home` is the directory where the plan will lie: relative paths are written as seen from it, absolute without it.
+    `profile` is what `trc profile` wrote; without one, windows are solved for the stated `machine`, `cpu` or `gpu`.
     """
     policy = resolved.only()
     auto, _ = analysed(resolved)
@@ -74,6 +81,7 @@ def compile_resolved(
     # With the vocabulary at hand the bounds of signals are tighter, so the passes look again.
     auto, found = pipeline.run(replace(lower(policy), vocabulary=facts[0].vocabulary.size))
     found += models.compare(auto, facts)
+    found += heads.compare(auto, facts, base)
     refuse(resolved, found)
     digests = head_digests(auto, base)
     auto = placed(auto, base, home)
@@ -86,9 +94,13 @@ def compile_resolved(
         [_claim(auto, claim) for claim in auto.claims],
         digests,
     )
+    from tokenrouter.profile import io as profiles  # noqa: PLC0415
     from tokenrouter.profile.windows import with_windows  # noqa: PLC0415 - scipy takes long to import
 
-    plan = with_windows(plan)
+    measured = None if profile is None else profiles.read(profile)
+    if measured is not None:
+        profiles.check_fits(measured, plan, str(profile))
+    plan = with_windows(plan, measured, machine, patient=tuning.max_wait_ms is None)
     return Compiled(plan, auto, [*resolved.diagnostics, *found])
 
 

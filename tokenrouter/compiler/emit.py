@@ -12,9 +12,11 @@ from tokenrouter.plan import structs as s
 from tokenrouter.plan.hash import seal
 from tokenrouter.plan.structs import MIN_READER, PLAN_VERSION, Plan
 from tokenrouter.plan.verify import verify
+from tokenrouter.profile.flow import Flow
 from tokenrouter.version import __version__
 
 EAGER = 0.5  # expected reach from which on a model reads the prompt at admission
+LEAST_WAIT_MS = 50.0  # longest time that a window holds a request back, where nothing else is said
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}  # bytes a value
 
 
@@ -23,7 +25,7 @@ class Tuning:
     """What is chosen for the machine, not for the meaning."""
 
     max_active: int = 64
-    max_wait_ms: float = 50.0
+    max_wait_ms: float | None = None  # None: 50, or longer where the windows need it
     kv_budget: int = memory.BUDGET
 
 
@@ -132,13 +134,13 @@ def _windows(auto: Automaton, tuning: Tuning) -> s.Windows:
     return s.Windows(
         max_active=tuning.max_active,
         table=[[1] * tuning.max_active for _ in auto.models],
-        max_wait_ms=tuning.max_wait_ms,
+        max_wait_ms=LEAST_WAIT_MS if tuning.max_wait_ms is None else tuning.max_wait_ms,
         objective=auto.objective,
         source="none",
     )
 
 
-def _estimates(auto: Automaton, flow: chain.Flow) -> s.Estimates:
+def _estimates(auto: Automaton, flow: Flow) -> s.Estimates:
     cost = sum(share * decl.cost for share, decl in zip(flow.shares, auto.models, strict=True))
     visits = [
         s.Visit(share=_round(share), handoffs_per_token=_round(handoffs), reached=_round(reached))

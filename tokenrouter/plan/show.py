@@ -12,6 +12,8 @@ from tokenrouter.plan.literal import number, value_text
 from tokenrouter.plan.structs import Admit, Extend, Load, Model, Plan, Send, Subserver, Task
 from tokenrouter.plan.text import node_text, rule_text, start_text
 
+MOST_RUNS = 10  # of a row of windows; a longer row is shown at some N
+
 
 def show(plan: Plan) -> str:
     """Return a plan as text."""
@@ -170,14 +172,17 @@ def _windows(plan: Plan) -> Iterator[str]:
 
 
 def runs(row: list[int]) -> str:
-    """Return a row of windows as runs of equal entries: `1 to N=12, then 2`."""
+    """Return a row of windows as runs of equal entries, `1 at N=1..12, 2 at N=13`; a long one at some N only."""
     parts, begin = [], 0
     for at in range(1, len(row) + 1):
         if at == len(row) or row[at] != row[begin]:
             last = f"N={begin + 1}" if at - begin == 1 else f"N={begin + 1}..{at}"
             parts.append(f"{row[begin]} at {last}")
             begin = at
-    return ", ".join(parts)
+    if len(parts) <= MOST_RUNS:
+        return ", ".join(parts)
+    shown = [n for n in (1, 2, 3, *(2**i for i in range(2, 11))) if n < len(row)]
+    return ", ".join(f"{row[n - 1]} at N={n}" for n in [*shown, len(row)]) + ", and between"
 
 
 def _claims(plan: Plan) -> Iterator[str]:

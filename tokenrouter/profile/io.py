@@ -43,7 +43,7 @@ def decode(data: bytes, name: str = "profile") -> Profile:
     except msgspec.ValidationError:
         raise ProfileError(f"{name}: not a profile, since it has no `profile_version`") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(f"{name}: not JSON, {_lower(str(error))}; {AGAIN}") from None
+        raise ProfileError(f"{name}: not JSON: {error}; {AGAIN}") from None
     if version != PROFILE_VERSION:
         raise ProfileError(
             f"{name}: profile version {version}; tokenrouter {__version__} reads version {PROFILE_VERSION}; {AGAIN}"
@@ -102,12 +102,16 @@ def _times(times: ModelTimes, n: int) -> Iterator[str]:
     figures += [step.busy for step in times.steps if step.busy is not None]
     if not all(map(_sound, figures)):
         yield f"`{times.name}` has a time that is none"
+    short = min((step.context for step in times.steps), default=0)
+    sizes = {step.batch for step in times.steps if step.context == short}
+    if not all(slow.batch in sizes for slow in times.slowed):
+        yield f"`{times.name}` is slowed at a size of batch at which it was not measured alone"
     if not all(0 <= slow.by < n for slow in times.slowed):
         yield f"`{times.name}` is slowed by a model that is none"
 
 
 def _ways(ways: Ways, n: int) -> Iterator[str]:
-    if ways.requests < 1 or ways.tokens < 1 or not ways.moves:
+    if ways.requests < 1 or ways.tokens < 1:
         yield "`ways` counts no request"
     for move in ways.moves:
         if not 0 <= move.model < n or not (move.to is None or 0 <= move.to < n) or move.n < 1:

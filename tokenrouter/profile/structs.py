@@ -99,7 +99,10 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tokens: int  # that they wrote
     ended: int  # requests that ended by themselves, not by `max_tokens`
     max_tokens: int  # that a request could write
-    start: list[int]  # by start rule: requests
+    temperature: float  # of the sampling
+    start: list[
+        int
+    ]  # by start rule: requests, each counted for the last rule that leads to its first model
     moves: list[Move]  # counts of each way
     stays: list[Stays] = []  # borrowed stays
     runs: list[Runs] = []  # by model that decides

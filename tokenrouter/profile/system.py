@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import floor, log10, prod
+from statistics import fmean
 
 import numpy as np
 
@@ -185,12 +186,15 @@ def by_size(model: ModelTimes, sizes: int) -> list[float]:
 def busy_sets(profile: Profile) -> list[BusySet]:
     """Return the rates of every set of busy models: each other busy model slows a model by its own measured factor."""
     n = len(profile.models)
-    factors: dict[tuple[int, int], float] = {}
+    measured: dict[tuple[int, int], list[float]] = {}
     for at, model in enumerate(profile.models):
+        short = min(step.context for step in model.steps)
+        alone = {step.batch: step.idle.median for step in model.steps if step.context == short}
         for slow in model.slowed:
-            alone = by_size(model, slow.batch)[-1]
-            rate = min(1.0, max(SLOWEST, alone / slow.step.median))
-            factors[at, slow.by] = 1.0 if rate > 1 - UNSLOWED else rate
+            rate = min(1.0, max(SLOWEST, alone[slow.batch] / slow.step.median))
+            measured.setdefault((at, slow.by), []).append(rate)
+    factors = {pair: fmean(rates) for pair, rates in measured.items()}
+    factors = {pair: 1.0 if rate > 1 - UNSLOWED else rate for pair, rate in factors.items()}
     out = []
     for size in range(2, n + 1):
         for models in combinations(range(n), size):

@@ -10,6 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 from tokenrouter.plan.structs import Borrow, Const, Mix, ParamRef, Plan, Rule, Stop, To
+from tokenrouter.profile.flow import Step
 from tokenrouter.profile.priors import ASSUMED_STAY, MEAN_TOKENS, UNTIL_SHARE
 from tokenrouter.profile.structs import Move, Ways
 
@@ -33,6 +34,26 @@ class Traffic(NamedTuple):
     lengths: dict[tuple[int, int], list[float]]  # by (home, lender): f(1), f(2), ... of a stay
     entry: list[float]  # by model
     mean_output_tokens: float
+
+    def steps(self) -> list[Step]:
+        """Return the ways as `flow` takes them: a borrowed stay is one step with its mean length."""
+        return [
+            Step(way.source, way.target, way.p, way.kept)
+            if not way.borrowed or way.target is None
+            else Step(
+                way.source,
+                way.source,
+                way.p,
+                way.kept,
+                way.target,
+                self.stay(way.source, way.target),
+            )
+            for way in self.ways
+        ]
+
+    def stay(self, home: int, lender: int) -> float:
+        """Return the mean length of a borrowed stay, tokens."""
+        return sum(k * f for k, f in enumerate(self.lengths[home, lender], 1))
 
 
 def assumed(plan: Plan) -> Traffic:
@@ -81,6 +102,20 @@ def counted(plan: Plan, seen: Ways) -> Traffic:
     stopped = sum(move.n for move in seen.moves if move.to is None)
     ends = max(0, seen.ended - stopped)
     return Traffic(ways, lengths, joined, (seen.tokens + MEAN_TOKENS) / (ends + 1))
+
+
+def rule_shares(plan: Plan, seen: Ways) -> list[list[float]]:
+    """Return by model and rule the share of the decisions on which it fired; what is assumed where nobody decided."""
+    out = []
+    for at, program in enumerate(plan.programs):
+        fired = [0] * len(program.rules)
+        for move in seen.moves:
+            if move.model == at and move.rule is not None and move.rule < len(fired):
+                fired[move.rule] += move.n
+        assumed_ = plan.estimates.rules[at] if plan.estimates.rules else _even(program.rules)
+        total = sum(fired)
+        out.append([round(n / total, 4) for n in fired] if total else list(assumed_))
+    return out
 
 
 def _at(values: list[int] | list[float], k: int) -> float:

@@ -12,20 +12,35 @@ from typing import TypeVar
 import msgspec
 
 from tokenrouter.plan.hash import seal
-from tokenrouter.plan.structs import Estimates, Load, ModelLoad, Plan, System, Windows
+from tokenrouter.plan.structs import Estimates, Load, ModelLoad, Plan, System, Visit, Windows
+from tokenrouter.profile.flow import flow
 from tokenrouter.profile.reference import REFERENCES
 from tokenrouter.profile.structs import Machine, Profile
 from tokenrouter.profile.system import Unmodelled, of_plan, of_profile, spec_of
+from tokenrouter.profile.ways import counted, rule_shares
 from tokenrouter.throughput.spec import Objective, Solution, SpecError, Speed
 from tokenrouter.throughput.table import Table, solve_table
+
+PATIENCE = 4.0  # times the longest mean delay at a gate
 
 Number = TypeVar("Number", int, float)
 
 
 def with_windows(
-    plan: Plan, profile: Profile | None = None, machine: str = "cpu", *, cached: bool = True
+    plan: Plan,
+    profile: Profile | None = None,
+    machine: str = "cpu",
+    *,
+    patient: bool = False,
+    cached: bool = True,
 ) -> Plan:
-    """Return the plan with windows from the throughput model: of its profile, or of a stated machine without one."""
+    """Return the plan with windows from the throughput model: of its profile, or of a stated machine without one.
+
+    Where `patient`, the longest wait is raised to several times the longest delay that the windows are expected to cause:
+    a shorter one would launch most batches before their windows are full.
+    """
+    if profile is not None:
+        plan = msgspec.structs.replace(plan, estimates=measured(plan, profile))
     try:
         if profile is None:
             system, source, where = of_plan(plan, machine), "analytic", REFERENCES[machine].text
@@ -38,7 +53,9 @@ def with_windows(
     windows = Windows(
         max_active=most,
         table=[_long(row, most) for row in table.windows],
-        max_wait_ms=plan.windows.max_wait_ms,
+        max_wait_ms=_patience(plan.windows.max_wait_ms, table)
+        if patient
+        else plan.windows.max_wait_ms,
         objective=plan.windows.objective,
         source="analytic" if source == "analytic" else "profile",
         optimality_gap=None if table.optimality_gap is None else round(table.optimality_gap, 4),
@@ -75,6 +92,35 @@ def told(machine: Machine) -> str:
     """Return a measured machine in one line."""
     where = machine.processor if machine.device == "cpu" else machine.device
     return f"{where}, {machine.cores} cores, {machine.threads} threads a model"
+
+
+def _patience(least: float, table: Table) -> float:
+    """Return the longest wait, to two digits."""
+    longest = max(solution.worst_delay_ms for solution in table.solutions)
+    return max(least, float(f"{PATIENCE * longest:.2g}"))
+
+
+def measured(plan: Plan, profile: Profile) -> Estimates:
+    """Return the estimates that follow from a profile's counts."""
+    traffic = counted(plan, profile.ways)
+    found = flow(traffic.steps(), traffic.entry, traffic.mean_output_tokens)
+    cost = sum(share * model.cost for share, model in zip(found.shares, plan.models, strict=True))
+    return Estimates(
+        source="profile",
+        by_model=[
+            Visit(
+                share=round(share, 4),
+                handoffs_per_token=round(handoffs, 4),
+                reached=round(reached, 4),
+            )
+            for share, handoffs, reached in zip(
+                found.shares, found.handoffs, found.reached, strict=True
+            )
+        ],
+        cost_per_token=round(cost, 4),
+        rules=rule_shares(plan, profile.ways),
+        start=[round(n / profile.ways.requests, 4) for n in profile.ways.start],
+    )
 
 
 def _untuned(plan: Plan, why: str) -> Plan:

@@ -1,0 +1,103 @@
+"""A process that steps one model on demand: `python -m tokenrouter.runtime.stepping BOOT MODEL`.
+
+The orders are lines of JSON on stdin, the answers lines on stdout. `spin` steps until the next order comes, which is how
+one model is kept busy while another is timed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import torch
+
+from tokenrouter.errors import TokenRouterError
+from tokenrouter.runtime.process import follow
+from tokenrouter.runtime.settings import Boot
+from tokenrouter.runtime.stepper import Stepper
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do; batch and context are those of every kind but `stop`."""
+
+    do: Literal["fits", "time", "spin", "stop"]
+    batch: int = 1
+    context: int = 1
+    steps: int = 1  # to be timed
+    most_ms: float = 0.0  # after which no further step is begun
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    error: str = ""  # one line, where the process ends
+    fits: bool = True  # whether pool and context hold the batch
+    ms: list[float] = []  # of each timed step
+    dtype: str = ""  # that the model runs in
+
+
+decode = msgspec.json.Decoder(Order).decode
+WARM = 2  # steps that are not timed
+
+
+def main(argv: list[str]) -> int:
+    """Load one model and obey; returns the exit status."""
+    boot = msgspec.json.decode(Path(argv[0]).read_bytes(), type=Boot)
+    model = int(argv[1])
+    if not follow(boot.parent):
+        return 0
+    if boot.settings.threads is not None:
+        torch.set_num_threads(boot.settings.threads)
+    try:
+        stepper = Stepper(boot.plan, model, boot.settings)
+    except TokenRouterError as error:
+        tell(Answer(error=str(error)))
+        return 1
+    tell(Answer(dtype=boot.settings.dtype or boot.plan.models[model].dtype))
+    for line in iter(sys.stdin.buffer.readline, b""):
+        order = decode(line)
+        if order.do == "stop":
+            break
+        if order.do == "fits":
+            tell(Answer(fits=stepper.fits(order.batch, order.context)))
+        elif order.do == "time":
+            tell(Answer(ms=timed(stepper, order)))
+        else:
+            spin(stepper, order)
+    return 0
+
+
+def tell(answer: Answer) -> None:
+    """Write one answer."""
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def timed(stepper: Stepper, order: Order) -> list[float]:
+    """Return the times of steps under a load; at least three of them."""
+    stepper.load(order.batch, order.context)
+    for _ in range(WARM):
+        stepper.step()
+    took: list[float] = []
+    while len(took) < 3 or (len(took) < order.steps and sum(took) < order.most_ms):
+        took.append(stepper.step())
+    return took
+
+
+def spin(stepper: Stepper, order: Order) -> None:
+    """Step until another order waits; answers when the load is on, and again when it is off."""
+    stepper.load(order.batch, order.context)
+    tell(Answer())
+    while not select.select([sys.stdin.buffer], [], [], 0)[0]:
+        stepper.step()
+    tell(Answer())
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(status)

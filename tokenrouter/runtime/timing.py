@@ -1,0 +1,204 @@
+"""L_i(b) of every model of a plan, as it is on this machine: one process a model, as the server has them.
+
+Each model is timed on a grid of batch sizes and at two context lengths while the others are idle, and at the shorter
+context while the others are busy; with more than two models also while each single one of them is busy.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from tokenrouter.models import ModelError
+from tokenrouter.plan.structs import Plan
+from tokenrouter.profile.structs import Figure, ModelTimes, Slowed, StepTime
+from tokenrouter.runtime.settings import Boot, Settings
+from tokenrouter.runtime.stepping import Answer, Order
+
+CONTEXTS = (64, 512)  # tokens that a request has read
+MOST_READ = 16_384  # tokens of all prompts of one point; larger batches are measured at the shorter context only
+BUSY_BATCH = 8  # of the models that are kept busy, and at which pairs are measured
+
+Say = Callable[[str], None]
+
+
+class Effort(msgspec.Struct, frozen=True):
+    """How much is measured."""
+
+    factor: int  # between batch sizes
+    steps: int  # of one point, at most
+    most_ms: float  # of one point, about
+
+
+FULL = Effort(2, 40, 1500.0)
+QUICK = Effort(8, 8, 250.0)
+
+
+class Worker:
+    """A process that steps one model."""
+
+    def __init__(self, boot: Path, model: int, name: str) -> None:
+        self.name = name
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tokenrouter.runtime.stepping", str(boot), str(model)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.dtype = ""
+
+    def answer(self) -> Answer:
+        """Return the next answer; raises ModelError where the process has ended instead."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise ModelError(
+                f"model `{self.name}`: its process ended while it was measured (status {self.process.wait()})"
+            )
+        answer = msgspec.json.decode(line, type=Answer)
+        if answer.error:
+            raise ModelError(answer.error)
+        return answer
+
+    def order(self, order: Order) -> None:
+        """Tell the process what to do."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # the answer that does not come will tell
+            self.process.stdin.write(msgspec.json.encode(order) + b"\n")
+            self.process.stdin.flush()
+
+    def ask(self, order: Order) -> Answer:
+        """Tell the process what to do and wait for it."""
+        self.order(order)
+        return self.answer()
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def step_times(plan: Plan, settings: Settings, effort: Effort, say: Say) -> list[ModelTimes]:
+    """Return the step times of every model; raises ModelError."""
+    with tempfile.TemporaryDirectory(prefix="trc-") as directory:
+        boot = Path(directory) / "boot.json"
+        boot.write_bytes(
+            msgspec.json.encode(Boot(plan=plan, settings=settings, parent=os.getpid()))
+        )
+        workers: list[Worker] = []
+        try:
+            for at, model in enumerate(plan.models):
+                workers.append(Worker(boot, at, model.name))
+            for worker in workers:
+                say(f"loading {worker.name}")
+                worker.dtype = worker.answer().dtype
+            return [_model(plan, workers, at, effort, say) for at in range(len(workers))]
+        finally:
+            for worker in workers:
+                worker.close()
+
+
+def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say) -> ModelTimes:
+    worker, model = workers[at], plan.models[at]
+    others = [other for place, other in enumerate(workers) if place != at]
+    short = min(CONTEXTS[0], max(1, model.context // 4))
+    grid = sizes(plan.windows.max_active, effort.factor)
+    steps = []
+    for context in (short, min(CONTEXTS[1], max(2, model.context // 2))):
+        for batch in grid:
+            order = _order(batch, context, effort)
+            if batch > 1 and batch * context > MOST_READ and context != short:
+                continue
+            if not worker.ask(msgspec.structs.replace(order, do="fits")).fits:
+                continue
+            idle = figure(worker.ask(order).ms)
+            busy = None
+            if others and context == short:
+                with _busy(others, min(BUSY_BATCH, plan.windows.max_active), short):
+                    busy = figure(worker.ask(order).ms)
+            say(_told(model.name, batch, context, idle, busy))
+            steps.append(StepTime(batch=batch, context=context, idle=idle, busy=busy))
+    if not steps:
+        raise ModelError(
+            f"model `{model.name}`: not even one request of {short} tokens fits its KV pool; compile with a larger `--kv-budget`"
+        )
+    slowed = _slowed(plan, workers, at, steps, effort)
+    return ModelTimes(
+        name=model.name,
+        fingerprint=model.fingerprint,
+        dtype=worker.dtype,
+        steps=steps,
+        slowed=slowed,
+    )
+
+
+def _slowed(
+    plan: Plan, workers: list[Worker], at: int, steps: list[StepTime], effort: Effort
+) -> list[Slowed]:
+    """Return what each other model alone does to this one."""
+    others = [place for place in range(len(workers)) if place != at]
+    if len(others) == 1:
+        return [
+            Slowed(by=others[0], batch=step.batch, step=step.busy)
+            for step in steps
+            if step.busy is not None
+        ]
+    busy = [step for step in steps if step.busy is not None and step.batch <= BUSY_BATCH]
+    out = []
+    for other in others if busy else []:
+        point = busy[-1]
+        with _busy([workers[other]], point.batch, point.context):
+            ms = workers[at].ask(_order(point.batch, point.context, effort)).ms
+        out.append(Slowed(by=other, batch=point.batch, step=figure(ms)))
+    return out
+
+
+def _order(batch: int, context: int, effort: Effort) -> Order:
+    return Order(
+        do="time", batch=batch, context=context, steps=effort.steps, most_ms=effort.most_ms
+    )
+
+
+@contextmanager
+def _busy(workers: Sequence[Worker], batch: int, context: int) -> Iterator[None]:
+    """Keep models busy for a while."""
+    for worker in workers:
+        size = batch
+        while size > 1 and not worker.ask(Order(do="fits", batch=size, context=context)).fits:
+            size //= 2
+        worker.ask(Order(do="spin", batch=size, context=context))
+    yield
+    for worker in workers:
+        # Any order ends the spinning; this one has no effect.
+        worker.ask(Order(do="fits"))
+        worker.answer()
+
+
+def sizes(most: int, factor: int) -> list[int]:
+    """Return the batch sizes that are measured: powers of the factor, and the largest."""
+    out = [1]
+    while out[-1] * factor < most:
+        out.append(out[-1] * factor)
+    return out if most == 1 else [*out, most]
+
+
+def figure(ms: list[float]) -> Figure:
+    """Return the median and the quartiles of some times."""
+    low, median, high = statistics.quantiles(ms, n=4, method="inclusive")
+    return Figure(median=_digits(median), low=_digits(low), high=_digits(high), n=len(ms))
+
+
+def _digits(ms: float) -> float:
+    return float(f"{ms:.4g}")
+
+
+def _told(name: str, batch: int, context: int, idle: Figure, busy: Figure | None) -> str:
+    more = "" if busy is None else f", {busy.median:.4g} ms while others are busy"
+    return f"{name}: batch {batch}, {context} tokens: {idle.median:.4g} ms a step{more}"
