@@ -233,3 +233,13 @@ def test_every_request_ends_whatever_the_pool(seed, pages, n):
             break
     assert not made.sequences and not arrivals
     assert made.pool.n_free + made.pool.n_kept == made.pool.total
+
+
+def test_prefill_goes_on_beside_a_decode_that_finds_no_page_in_batches_of_two():
+    """All pages are with the old request, whose prefill must end before anybody gets one."""
+    made = scheduler(seq(1, 32), pages=8, max_tokens=2)
+    while made.pool.available:
+        assert run(made)
+    add(made, seq(2, 5))
+
+    assert run(made)[0][0] == 1

@@ -95,7 +95,8 @@ class Scheduler:
         """
         ready = [s for s in self.sequences.values() if s.unseen]
         short = sum(s.unseen for s in ready if s.owned and not s.prefilling) if gate_open else 0
-        budget = max(self.max_tokens - short, self.max_tokens // 4)
+        # At least one token, or decodes that find no page would stop the prefill that holds the pages.
+        budget = max(self.max_tokens - short, self.max_tokens // 4, 1)
         chunks: list[Chunk] = []
         for at, sequence in enumerate(ready):
             gated = sequence.owned and not sequence.prefilling
