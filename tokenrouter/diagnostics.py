@@ -72,6 +72,7 @@ CODES: dict[str, Code] = {
     "TR1112": Code("error", "a `set` of what is no request variable"),
     "TR1113": Code("error", "a property is missing"),
     "TR1114": Code("error", "a property with the wrong value"),
+    "TR1115": Code("error", "a head that reads other parts than its kind takes"),
     "TR1201": Code("error", "an imported file that cannot be read"),
     "TR1202": Code("error", "files that import each other"),
     "TR1301": Code("warning", "a declaration that nothing uses"),
@@ -113,6 +114,12 @@ CODES: dict[str, Code] = {
     "TR4102": Code("warning", "ends of sequence that differ"),
     "TR4103": Code("warning", "chat templates that differ"),
     "TR4104": Code("error", "fewer rows than ids"),
+    # Heads
+    "TR4201": Code("error", "a head's file that is not there"),
+    "TR4202": Code("error", "a file that is no head"),
+    "TR4203": Code("error", "a head of another kind"),
+    "TR4204": Code("error", "a head for another hidden state"),
+    "TR4205": Code("error", "a head that reads more logits than there are"),
     # Restricted Python
     "TR6001": Code("error", "a file that is not Python"),
     "TR6002": Code("error", "a statement outside the subset of Python"),

@@ -62,6 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
     )
+    parser.add_argument(
+        "--allow-python", action="store_true", help="let the plan's Python heads run their code"
+    )
     parser.add_argument("--threads", type=threads, metavar="N", help="a share of the cores")
 
 
@@ -102,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
             request,
             dtype=args.dtype,
             deterministic=args.deterministic,
+            allow_python=args.allow_python,
             threads=args.threads,
             windows=args.windows,
         )

@@ -47,6 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
     )
+    parser.add_argument(
+        "--allow-python", action="store_true", help="let the plan's Python heads run their code"
+    )
     parser.add_argument("--threads", type=count, metavar="N", help="threads of each subserver")
 
 
@@ -86,10 +89,12 @@ def run(args: argparse.Namespace) -> int:
 
     from tokenrouter.models.tokenizer import TextTokenizer
     from tokenrouter.runtime.client import Client
+    from tokenrouter.runtime.heads import refuse_python
     from tokenrouter.server.lifecycle import bind, is_loopback, serve, url
     from tokenrouter.server.service import Service
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    refuse_python(plan, allowed=args.allow_python)
     base = args.plan.resolve().parent
     key = args.api_key or os.environ.get(KEY_VARIABLE) or None
     with bind(args.host, args.port) as sock:
@@ -106,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
                 base=base,
                 dtype=args.dtype,
                 deterministic=args.deterministic,
+                allow_python=args.allow_python,
                 threads=args.threads,
                 windows=args.windows,
                 max_waiting=args.max_waiting,

@@ -19,6 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     deterministic: bool = False  # equal bits whatever else is in the batch
     threads: int | None = None  # torch threads of one subserver; torch's own choice where None
     max_batch_tokens: int = 512
+    allow_python: bool = False  # whether a plan's Python heads may run
     windows: WindowMode = "fixed"  # off: every window is 1; adaptive: begins with the plan's table
 
 

@@ -14,6 +14,7 @@ from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused
+from tokenrouter.runtime.heads import refuse_python
 from tokenrouter.runtime.settings import WindowMode
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.detokenize import Detokenizer
@@ -64,10 +65,12 @@ def begin(
     *,
     dtype: str | None,
     deterministic: bool,
+    allow_python: bool = False,
     threads: int | None,
     windows: WindowMode = "fixed",
 ) -> Alone:
     """Load the plan's models and return the request, ready to be iterated; raises TokenRouterError."""
+    refuse_python(plan, allowed=allow_python)
     tokenizer = TextTokenizer.of(plan, base)
     if isinstance(request, ChatRequest):
         prompt, field = tokenizer.apply_chat_template(turns(request.messages)), "messages"
@@ -76,7 +79,14 @@ def begin(
     # All that can be refused is, before the weights are read.
     work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field)
     torch.set_num_threads(threads or share_of_cores(len(plan.models)))
-    engine = Engine(plan, base, dtype=dtype, deterministic=deterministic, windows=windows)
+    engine = Engine(
+        plan,
+        base,
+        dtype=dtype,
+        deterministic=deterministic,
+        allow_python=allow_python,
+        windows=windows,
+    )
     hidden = tokenizer.special_ids | set(plan.tokenizer.eos_ids)
     detokenizer = Detokenizer(tokenizer.id_to_bytes, hidden)
     return Alone(work, Transcript(detokenizer, StopMatcher(work.stops)), engine)

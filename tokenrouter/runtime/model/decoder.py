@@ -58,6 +58,10 @@ class Decoder:
         shape = KVShape(c.kv_heads, c.head_dim, c.head_dim)
         return KVCache.new([shape] * c.layers, pages, page_size, self.dtype)
 
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Return the input embeddings of tokens: [B] -> [B, H]."""
+        return self.embedding[tokens]
+
     @torch.inference_mode()
     def extend(self, batch: ExtendBatch, cache: KVCache, *, hidden: bool = False) -> ExtendOutput:
         """Read the batch's tokens into the cache and return what those that sample need."""

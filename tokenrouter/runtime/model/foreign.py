@@ -94,6 +94,12 @@ class ForeignModel:
         return KVCache.new(self.shapes, pages, page_size, self.dtype)
 
     @torch.inference_mode()
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Return the input embeddings of tokens: [B] -> [B, H]."""
+        found: Tensor = self.model.get_input_embeddings()(tokens)
+        return found
+
+    @torch.inference_mode()
     def extend(self, batch: ExtendBatch, cache: KVCache, *, hidden: bool = False) -> ExtendOutput:
         """Read the batch's tokens into the cache and return what those that sample need."""
         return _forward(self.model, _Call(batch, cache), hidden=hidden)

@@ -28,6 +28,10 @@ class LanguageModel(Protocol):
         """Return empty pages of this model's shape."""
         ...
 
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the input embeddings of tokens: [B] -> [B, H]."""
+        ...
+
     def extend(self, batch: ExtendBatch, cache: KVCache, *, hidden: bool = False) -> ExtendOutput:
         """Read the batch's tokens into the cache and return what those that sample need."""
         ...
