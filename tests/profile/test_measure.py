@@ -1,0 +1,159 @@
+"""Measuring: the timed batch is what it says, counts are those of the tokens, and the verb goes all the way."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+
+from tests.factories import save_model
+from tests.runtime import toy
+from tokenrouter import cli
+from tokenrouter.plan.io import read
+from tokenrouter.profile import io
+from tokenrouter.runtime.counting import count
+from tokenrouter.runtime.engine import Engine
+from tokenrouter.runtime.messages import Sampling
+from tokenrouter.runtime.settings import Settings
+from tokenrouter.runtime.stepper import Stepper
+from tokenrouter.runtime.timing import figure, sizes
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", toy.PLANS)
+def test_every_timed_step_runs_the_whole_batch_whatever_the_rules_do(name):
+    plan = toy.PLANS[name](capacity=4096)
+    for model, runner in enumerate(toy.toys(plan, 4096)):
+        seen = []
+
+        class Watched:
+            capacity_tokens = runner.capacity_tokens
+
+            def run(self, chunks, *, hidden, seen=seen, runner=runner):
+                seen.append([chunk.n for chunk in chunks if chunk.samples])
+                return runner.run(chunks, hidden=hidden)
+
+        stepper = Stepper(plan, model, Settings(), Watched())
+        stepper.load(5, 20)
+        for _ in range(100):
+            seen.clear()
+            assert stepper.step() > 0
+            assert len(seen[-1]) == 5
+            assert max(seen[-1]) <= 3  # a decode or a return, never a prompt
+
+
+def test_what_no_pool_holds_is_not_measured():
+    plan = toy.ping_pong(capacity=512)
+    stepper = Stepper(plan, 0, Settings(), toy.toys(plan, 512)[0])
+
+    assert stepper.fits(4, 20)
+    assert not stepper.fits(8, 20)
+    assert not stepper.fits(1, 250)
+
+
+@pytest.mark.parametrize("name", toy.PLANS)
+def test_counted_moves_and_stays_add_up_to_the_tokens(name):
+    plan = toy.PLANS[name]()
+    engine = Engine(plan, models=toy.toys(plan))
+
+    ways = count(
+        engine, toy.prompts(12, longest=20), Sampling(max_tokens=40, temperature=1.0), "toys"
+    )
+
+    tokens = Counter()
+    for request in range(1, 13):
+        assert request not in engine.completions
+    decided = sum(move.n for move in ways.moves if move.keep)
+    stays = {(stay.home, stay.lender): stay.lengths for stay in ways.stays}
+    borrowed = sum(k * n for lengths in stays.values() for k, n in enumerate(lengths, 1))
+    tokens["all"] = decided + borrowed
+    cut = ways.tokens - tokens["all"]  # of stays that an end cut short
+    assert 0 <= cut <= 5 * 12
+    if not name.startswith("borrow"):
+        assert cut == 0 and not stays
+    if name == "borrow_three":
+        assert set(stays) == {(0, 1)} and [n > 0 for n in stays[0, 1]] == [False, False, True]
+    if name == "borrow_one":
+        assert [n > 0 for n in stays[0, 1]] == [True]
+
+
+def test_moves_of_a_coin_come_out_at_its_odds():
+    plan = toy.coin(p=0.3)
+    engine = Engine(plan, models=toy.toys(plan))
+
+    prompts = toy.prompts(60, longest=10)
+    ways = count(engine, prompts, Sampling(max_tokens=40, temperature=1.0, ignore_eos=True), "toys")
+
+    for model in (0, 1):
+        gone = sum(m.n for m in ways.moves if m.model == model and m.to != model)
+        every = sum(m.n for m in ways.moves if m.model == model)
+        assert abs(gone / every - 0.3) < 4.5 * (0.21 / every) ** 0.5
+    assert all(runs.tail is None or runs.tail > 1e-4 for runs in ways.runs)
+
+
+def test_sizes_of_batches_reach_the_largest():
+    assert sizes(1, 2) == [1]
+    assert sizes(16, 2) == [1, 2, 4, 8, 16]
+    assert sizes(20, 4) == [1, 4, 16, 20]
+
+
+def test_a_figure_is_a_median_with_quartiles():
+    found = figure([5.0, 1.0, 2.0, 3.0, 4.0])
+
+    assert (found.low, found.median, found.high, found.n) == (2.0, 3.0, 4.0, 5)
+
+
+POLICY = """route 1
+
+model small { use "small" }
+model large { use "large" }
+
+policy two {
+  start small
+  at small {
+    when chance < 0.25 -> borrow large for 3
+    otherwise          -> commit
+  }
+}
+"""
+
+
+def test_a_plan_is_profiled_and_compiled_again_with_what_was_measured(tmp_path, capfd):
+    for seed, name in enumerate(("small", "large")):
+        save_model(tmp_path / name, seed=seed, layers=1)
+    policy, plan, profile, tuned, prompts = (
+        tmp_path / name
+        for name in ("two.route", "plan.json", "profile.json", "tuned.json", "p.jsonl")
+    )
+    policy.write_text(POLICY)
+    prompts.write_text('{"prompt": "The sea"}\n{"prompt": "1 2 3"}\n')
+
+    def trc(*args):
+        assert cli.main([str(arg) for arg in args]) == 0
+
+    trc("compile", policy, "-o", plan, "--max-active", 4)
+    trc("profile", plan, "-o", profile, "--quick", "--prompts", prompts, "--max-tokens", 30)
+    said = capfd.readouterr()
+    trc("compile", policy, "-o", tuned, "--max-active", 4, "--profile", profile)
+
+    assert "small: batch 4, 64 tokens: " in said.err
+    assert "use it with `trc compile --profile" in said.out
+    found = io.read(profile)
+    assert [model.name for model in found.models] == ["small", "large"]
+    assert all(
+        step.busy is not None for m in found.models for step in m.steps if step.context == 64
+    )
+    assert found.models[0].slowed[0].by == 1
+    assert found.ways.prompts == "p.jsonl" and found.ways.requests == 2
+    assert json.loads(profile.read_text())["machine"]["cores"] >= 1
+    after = read(tuned)
+    assert after.windows.source == after.estimates.source == "profile"
+    assert after.program_hash == read(plan).program_hash
+    assert len(after.windows.system.model_of) == 2 + 3
