@@ -31,3 +31,8 @@ def __getattr__(name: str) -> object:
 
         return Sampling
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return what is here by now, and the names that are looked up later."""
+    return sorted({*globals(), *__all__})

@@ -101,6 +101,7 @@ CODES: dict[str, Code] = {
     "TR2502": Code("warning", "a rule that the client's text can steer"),
     "TR2601": Code("warning", "a variable that is set in vain"),
     "TR2602": Code("warning", "a variable that is never set"),
+    "TR2701": Code("error", "a test that supposes what cannot be"),
     # Claims
     "TR3001": Code("error", "a claim of another form"),
     "TR3002": Code("error", "an objective that is none"),

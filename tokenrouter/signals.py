@@ -6,6 +6,7 @@ p = softmax(raw logits over the real vocabulary), V its size, and the candidate:
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -103,3 +104,27 @@ _ALL = (
 SIGNALS: dict[str, SignalKind] = {kind.name: kind for kind in _ALL}
 CLASSES = ("code", "number", "word", "space", "newline", "punct", "special")
 WINDOWS = ("mean", "ewma", "max")
+CODE = frozenset("{}[]()<>=;_\\/|&^~@#$%*+`")  # signs of programs
+
+
+def lexical_class(text: str) -> str:
+    """Return the class of a token's text, its spaces at the ends left aside; '' where it has none.
+
+    `newline` is white space with a line break in it, `space` other white space, `number` digits with marks inside,
+    `word` letters with marks inside, `code` anything that holds a sign of programs, `punct` only other signs.
+    """
+    core = text.strip()
+    if not core:
+        return "" if not text else "newline" if "\n" in text or "\r" in text else "space"
+    if "\ufffd" in core:
+        return ""
+    if any(c in CODE for c in core):
+        return "code"
+    bare = [c for c in core if c not in "'’-.,:"]
+    if bare and all(c.isdigit() for c in bare):
+        return "number"
+    if bare and all(c.isalpha() or unicodedata.category(c).startswith("M") for c in bare):
+        return "word"
+    if all(unicodedata.category(c)[0] in "PS" for c in core):
+        return "punct"
+    return ""

@@ -174,3 +174,27 @@ def test_a_model_without_rules_has_nothing_to_test():
     lender = replace(lender, blocks=(hir.Block("small", small), hir.Block("large", ())))
 
     assert outcome(lender).got == "nothing: `large` has no rules"
+
+
+X, WORD = hir.TokenIn(("x",)), hir.ClassIs("word")
+
+
+@pytest.mark.parametrize(
+    ("given", "guard", "got"),
+    [
+        (hir.TokenIn(("x",)), hir.TokenIn(("x", "y")), "retry large"),
+        (hir.TokenIn(("x",)), hir.TokenIn(("y",)), "commit"),
+        (hir.TokenIn((" word",)), WORD, "retry large"),
+        (hir.TokenIn((" 42",)), WORD, "commit"),
+        (hir.TokenIn(("x",)), hir.AllOf((WORD, hir.Not(hir.TokenIn(("y",))))), "retry large"),
+        (WORD, hir.ClassIs("number"), "commit"),
+        (WORD, hir.TokenIn(("42",)), "commit"),
+        (WORD, X, 'nothing, since the case does not give `token is "x"`'),
+        (hir.TokenIn(("x", "42")), WORD, "nothing, since the case does not give `class is word`"),
+    ],
+)
+def test_a_given_token_answers_every_question_about_tokens_and_classes(given, guard, got):
+    small = (rule(guard, RETRY, "when ... -> retry large"), rule(None, COMMIT, "otherwise"))
+    made = hir.Case("small", (hir.Given(given, True),), COMMIT)
+
+    assert outcome(policy(made, small=small)).got == got

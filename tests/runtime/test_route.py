@@ -16,7 +16,8 @@ from tokenrouter.runtime.scheduler import Chunk
 from tokenrouter.runtime.sequence import Sequence
 from tokenrouter.runtime.start import first_owner
 from tokenrouter.runtime.state import Decision
-from tokenrouter.runtime.vocabulary import Vocabulary, lexical_class
+from tokenrouter.runtime.vocabulary import Vocabulary
+from tokenrouter.signals import lexical_class
 
 FLAT, SHARP = [0.0] * 24, [9.0] + [0.0] * 23  # entropies ln 24 and nearly 0
 

@@ -2,7 +2,8 @@
 
 A case gives values of some signals; the others are unknown. The first rule whose guard holds fires; where a guard before
 it cannot be decided from what is given, the case fails and says what to give. Guards that `enforce` added count as
-satisfied unless the case gives a count or share of the bounded model. A window whose value is not given holds this step only.
+satisfied unless the case gives a count or share of the bounded model. A given token answers every question about tokens and
+classes (no given text is taken for a control token: say `class is special`). A window whose value is not given holds this step only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenrouter.compiler import ir, programs
-from tokenrouter.compiler.expr import Aggregate, Expr, Lit, SignalOf, children, walk
+from tokenrouter.compiler.expr import (
+    Aggregate,
+    ClassOf,
+    Expr,
+    Lit,
+    SignalOf,
+    TokenIs,
+    children,
+    walk,
+)
 from tokenrouter.compiler.ir import Automaton, action
 from tokenrouter.compiler.lower import lower_expr, lower_go
 from tokenrouter.compiler.unknown import Found, values
@@ -19,6 +29,7 @@ from tokenrouter.diagnostics import Span
 from tokenrouter.dsl import hir
 from tokenrouter.plan import structs as s
 from tokenrouter.plan.structs import Value
+from tokenrouter.signals import lexical_class
 
 MANY = 1e6  # kept tokens, where a case gives a share and no position
 
@@ -116,6 +127,9 @@ def _given(auto: Automaton, nodes: list[s.Node], case: hir.Case) -> dict[int, Va
         at = programs.find(places, nodes, expr)
         if at is not None:
             out[at] = value
+    candidates = _texts(said)
+    if candidates is not None:
+        out = _of_text(nodes, candidates) | out
     for at, node in enumerate(nodes):
         if isinstance(node, s.ParamRef):
             out.setdefault(at, auto.params[node.param].value)
@@ -123,6 +137,36 @@ def _given(auto: Automaton, nodes: list[s.Node], case: hir.Case) -> dict[int, Va
             out.setdefault(at, auto.vars[node.var].value)
         elif isinstance(node, s.RequestField):
             out.setdefault(at, node.default)
+    return out
+
+
+def _texts(said: dict[Expr, Value]) -> list[str] | str | None:
+    """Return what the candidate's text may be, or its class where only that is given; None where nothing is."""
+    for expr in said:
+        if isinstance(expr, TokenIs):
+            return list(expr.texts)
+    return next((expr.name for expr in said if isinstance(expr, ClassOf)), None)
+
+
+def _of_text(nodes: list[s.Node], candidates: list[str] | str) -> dict[int, Value]:
+    """Return by node what follows for questions about the candidate from its text or its class."""
+    out: dict[int, Value] = {}
+    for at, node in enumerate(nodes):
+        if isinstance(node, s.TokenIn):
+            if isinstance(candidates, str):
+                # A class rules texts of other classes out; it rules none in.
+                answers = {False} if candidates not in map(lexical_class, node.texts) else set()
+            else:
+                answers = {text in node.texts for text in candidates}
+        elif isinstance(node, s.ClassIs):
+            if isinstance(candidates, str):
+                answers = {candidates == node.name}
+            else:
+                answers = {lexical_class(text) == node.name for text in candidates}
+        else:
+            continue
+        if len(answers) == 1:
+            out[at] = answers.pop()
     return out
 
 

@@ -5,11 +5,13 @@ Needs: resolved scope and policies. Gives: the tests of each policy; a case with
 
 from __future__ import annotations
 
+from tokenrouter.diagnostics import Label
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.fitting import unify
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.rules import Rules
 from tokenrouter.dsl.scope import Scope, snake
+from tokenrouter.signals import lexical_class
 
 
 def read_test(scope: Scope, tree: Tree, node: ast.Test) -> tuple[str, hir.Test]:
@@ -43,8 +45,26 @@ class _Cases:
         if expect is None or None in givens or (node.model is not None and model is None):
             return None
         found = tuple(item for item in givens if item is not None)
+        if self._contradicts(found):
+            return None
         text = self.tree.one_line(node.start, node.end)
         return hir.Case(model, found, expect, self.rules.span(node), text)
+
+    def _contradicts(self, givens: tuple[hir.Given, ...]) -> bool:
+        """Tell of the first two suppositions that cannot hold together; return whether there are any."""
+        for at, later in enumerate(givens):
+            for earlier in givens[:at]:
+                why = _conflict(earlier, later)
+                if why:
+                    self.scope.found.add(
+                        "TR2701",
+                        f"the test supposes what cannot be: {why}",
+                        later.span,
+                        labels=(Label(earlier.span, "supposed here"),),
+                        help="leave one of the two out",
+                    )
+                    return True
+        return False
 
     def _given(self, node: ast.Given) -> hir.Given | None:
         expressions, span = self.rules.expressions, self.rules.span(node)
@@ -88,3 +108,23 @@ class _Cases:
                 expressions.mismatch("=", of, value_, span)
             return None
         return hir.Given(of, value_.value, span)
+
+
+def _conflict(a: hir.Given, b: hir.Given) -> str:
+    """Return why two suppositions cannot hold of one step; '' where they can."""
+    match a.of, b.of:
+        case hir.TokenIn(texts=one), hir.TokenIn(texts=other):
+            return "" if set(one) & set(other) else "the candidate has one text"
+        case (hir.TokenIn(texts=texts), hir.ClassIs(name=name)) | (
+            hir.ClassIs(name=name),
+            hir.TokenIn(texts=texts),
+        ):
+            # A control token may have any text, which only its vocabulary knows.
+            if name == "special" or name in map(lexical_class, texts):
+                return ""
+            return f"`{texts[0]}` is of class {lexical_class(texts[0]) or 'none'}"
+        case hir.ClassIs(name=one), hir.ClassIs(name=other):
+            return "" if one == other else "a token has one class"
+        case _:
+            same = a.of == b.of and a.value != b.value
+            return "one thing has two values" if same else ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokenrouter.models.tokenizer import TextTokenizer
+from tokenrouter.plan.io import read
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime import load
 from tokenrouter.runtime.adapt import Adapter
@@ -95,7 +96,9 @@ class Engine:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Plan
+        | str
+        | Path,  # a path is read; its models lie beside it unless `base` says otherwise
         base: Path | None = None,
         *,
         dtype: str | None = None,
@@ -105,6 +108,9 @@ class Engine:
         max_batch_tokens: int = 512,
         windows: WindowMode = "fixed",
     ) -> None:
+        if not isinstance(plan, Plan):
+            base = Path(plan).parent if base is None else base
+            plan = read(plan)
         self.plan = plan
         self.queues = Queues()
         self.now = 0.0

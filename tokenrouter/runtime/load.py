@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenrouter.models import ModelError, fingerprint, locate
-from tokenrouter.plan.structs import ClassIs, Plan, TokenIn
+from tokenrouter.models.config import read_config
+from tokenrouter.plan.structs import ClassIs, Model, Plan, TokenIn
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.heads import load_heads, refuse_python
 from tokenrouter.runtime.model import LanguageModel, load_model
@@ -22,6 +23,8 @@ from tokenrouter.runtime.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from tokenrouter.models.tokenizer import TextTokenizer
 
+WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}  # bytes a value
+
 
 def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
     """Return a model with its weights and its KV pool; raises ModelError, also where it is another than at compile time."""
@@ -31,6 +34,7 @@ def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
             f"model `{meant.name}`: what lies at `{meant.use}` is not what the plan was compiled for "
             "(its config or vocabulary is another); compile the policy again"
         )
+    _check_sizes(meant, base)
     loaded = load_model(
         meant,
         base,
@@ -38,6 +42,26 @@ def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
         deterministic=settings.deterministic,
     )
     return wrap(plan, loaded)
+
+
+def _check_sizes(meant: Model, base: Path) -> None:
+    """Raise ModelError where the plan says another size of a model than its config: it was edited by hand."""
+    config = read_config(locate(meant.use, base))
+    width = WIDTH[meant.dtype]
+    sizes = {
+        "layers": (meant.layers, config.layers),
+        "hidden_size": (meant.hidden_size, config.hidden),
+        "kv_bytes_per_token": (
+            meant.kv_bytes_per_token,
+            2 * config.layers * config.kv_heads * config.head_dim * width,
+        ),
+    }
+    for name, (said, true) in sizes.items():
+        if said != true:
+            raise ModelError(
+                f"model `{meant.name}`: the plan says `{name}` {said}, and the model at `{meant.use}` has {true}; "
+                "compile the policy again"
+            )
 
 
 def wrap(plan: Plan, model: LanguageModel) -> ModelRunner:

@@ -6,11 +6,10 @@ characters belong to no class.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from functools import cached_property
 
-CODE = frozenset("{}[]()<>=;_\\/|&^~@#$%*+`")
+from tokenrouter.signals import lexical_class
 
 
 class Vocabulary:
@@ -41,26 +40,3 @@ class Vocabulary:
             return [id_ in self.special for id_ in range(self.size)]
         found = [lexical_class(text) == name for text in self.texts]
         return [hit and id_ not in self.special for id_, hit in enumerate(found)]
-
-
-def lexical_class(text: str) -> str:
-    """Return the class of a token's text, its spaces at the ends left aside; '' where it has none.
-
-    `newline` is white space with a line break in it, `space` other white space, `number` digits with marks inside,
-    `word` letters with marks inside, `code` anything that holds a sign of programs, `punct` only other signs.
-    """
-    core = text.strip()
-    if not core:
-        return "" if not text else "newline" if "\n" in text or "\r" in text else "space"
-    if "\ufffd" in core:
-        return ""
-    if any(c in CODE for c in core):
-        return "code"
-    bare = [c for c in core if c not in "'’-.,:"]
-    if bare and all(c.isdigit() for c in bare):
-        return "number"
-    if bare and all(c.isalpha() or unicodedata.category(c).startswith("M") for c in bare):
-        return "word"
-    if all(unicodedata.category(c)[0] in "PS" for c in core):
-        return "punct"
-    return ""
