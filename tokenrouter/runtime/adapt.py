@@ -27,7 +27,7 @@ class WindowsStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where the windows in force come from."""
 
     mode: WindowMode
-    source: str  # of the table in force: the plan's source, `off` or `live`
+    source: str  # of the table in force: the plan's source, `off`, `live` or `given`
     table: list[list[int]]  # by model, then N - 1
     swaps: int  # tables that were solved and put in force since the start
     drift_p: float  # since the table was solved; design: «Online»
@@ -67,6 +67,11 @@ class Adapter:
     def take(self, tally: Tally) -> None:
         """Note what a subserver has counted."""
         self._online.take(tally)
+
+    def put(self, table: list[list[int]]) -> None:
+        """Put a table in force that somebody chose."""
+        self._table, self._source = table, "given"
+        self._set_windows(table)
 
     async def run(self, every_s: float = LOOK_S) -> None:
         """Look, and solve again in a process of its own, until cancelled."""

@@ -148,7 +148,7 @@ class Client:
         self._deaths: dict[int, deque[float]] = {}
         self._reports: dict[int, asyncio.Future[Report]] = {}
         self.tallies: dict[int, Tally] = {}  # by model, the latest
-        self._adapter = Adapter(plan, windows, self._book.set_windows)
+        self.adapter = Adapter(plan, windows, self._book.set_windows)
         self._adapting: asyncio.Task[None] | None = None
         self.look_s = LOOK_S  # between two looks at the windows, where they are adaptive
 
@@ -212,7 +212,7 @@ class Client:
     @property
     def windows(self) -> WindowsStatus:
         """The windows in force, and where they come from."""
-        return self._adapter.status
+        return self.adapter.status
 
     async def inspect(self, timeout_s: float = 10.0) -> list[Report]:
         """Return what each subserver holds now; raises TimeoutError where one does not answer."""
@@ -241,7 +241,7 @@ class Client:
         for model in self._models:
             self._start(model)
         self._watch = loop.create_task(self._watch_processes())
-        self._adapting = loop.create_task(self._adapter.run(self.look_s))
+        self._adapting = loop.create_task(self.adapter.run(self.look_s))
         while not all(self._book.up):
             if self._failure is not None or self._closing:
                 reason = self._failure or "the server was closed while it started"
@@ -361,7 +361,7 @@ class Client:
                 self._book.told(message)
             case Tally():
                 self.tallies[message.model] = message
-                self._adapter.take(message)
+                self.adapter.take(message)
             case Refused():
                 entry = self._book.refused(message.request)
                 if entry is not None:
