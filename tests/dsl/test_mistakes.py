@@ -149,6 +149,32 @@ def test_columns_count_code_points_behind_an_astral_character():
     assert text[problem.span.start : problem.span.end] == "entrpy"
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("signal s{i} = s{before} + s{before}", 40),  # doubles each time
+        ("signal s{i} = s{before} + 0.01", 900),
+        ("signal s{i} = mean(s{before}, 2)", 900),
+    ],
+    ids=["doubled", "added", "averaged"],
+)
+@pytest.mark.parametrize("order", [1, -1], ids=["forwards", "backwards"])
+def test_signals_of_signals_without_end_are_one_diagnostic(text, rows, order):
+    signals = [text.format(i=i, before=i - 1) for i in range(1, rows)][::order]
+    lines = "\n".join(["signal s0 = entropy", *signals, ""])
+
+    codes = [code for code, _ in found(HEAD + lines + PING.replace("entropy > tau", "s30 > 1"))]
+
+    assert [code for code in codes if code != "TR1301"] == ["TR0215"]
+
+
+@pytest.mark.parametrize("n", [61, 1000, 20_000])
+def test_a_row_of_operands_without_end_is_one_diagnostic(n):
+    row = " - ".join(["entropy", *["0.001"] * n])
+
+    assert [c for c, _ in found(HEAD + PING.replace("entropy > tau", f"{row} > tau"))] == ["TR0215"]
+
+
 def test_nesting_without_end_is_no_crash():
     deep = "(" * 3000 + "entropy" + ")" * 3000
 

@@ -142,7 +142,7 @@ def test_all_mistakes_are_told_in_their_places_and_cost_no_other():
     assert [(d.code, text[d.span.start : d.span.end].splitlines()[0]) for d in found] == [
         ("TR6006", "costs=1.0"),
         ("TR6004", "[x for x in step]"),
-        ("TR6005", "if shaky(step) or diverge(step) >= 0.62:"),
+        ("TR6005", "step.x = 1"),
         ("TR6004", "comit(then=small)"),
         ("TR6003", "import os"),
         ("TR6002", "for i in range(3): pass"),

@@ -18,6 +18,7 @@ from tokenrouter.compiler.ir import Automaton
 from tokenrouter.compiler.space import ZERO, Bound, Fact, Link, Space, Way, bounds, join
 
 MOST_TERMS = 24  # a guard over more terms is held for free beyond them
+MOST_FACTS = 1024  # likewise; a region that holds more is copied for too long
 ROUNDS = 4  # of the curved laws; each only tightens, so stopping early is safe
 
 
@@ -170,6 +171,8 @@ class _Draft:
         return self._link(atom.x, atom.y, atom.link)
 
     def _fact(self, atom: Fact) -> str | None:
+        if len(self.facts) >= MOST_FACTS and atom.term not in self.facts:
+            return None
         if self.facts.setdefault(atom.term, atom.value) != atom.value:
             return ""
         match atom.term:
@@ -224,14 +227,14 @@ class _Draft:
 
     def _close(self, i: int, j: int, first: Link | None, link: Link, last: Link | None) -> None:
         """Tighten the bound between two terms to that of the way over a new link, where it is tighter."""
-        steps = [step for step in (first, link, last) if step is not None]
-        bound = sum(step.bound for step in steps)
-        known = self.links.get((i, j))
-        if known is None or bound <= known.bound:
-            way = Link(bound, any(step.strict for step in steps))
-            if way.tighter(known):
-                why = join(*(step.why for step in steps))
-                self.links[i, j] = Link(bound, way.strict, why)
+        bound, strict, why = link
+        if first is not None:
+            bound, strict = first.bound + bound, strict or first.strict
+        if last is not None:
+            bound, strict = bound + last.bound, strict or last.strict
+        if Link(bound, strict).tighter(self.links.get((i, j))):
+            reasons = (first.why if first else "", why, last.why if last else "")
+            self.links[i, j] = Link(bound, strict, join(*reasons))
 
     def done(self) -> Region | Empty:
         """Return the region, after the curved laws."""

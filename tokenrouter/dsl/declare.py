@@ -9,6 +9,7 @@ from typing import cast
 
 from tokenrouter.diagnostics import Label, Span
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.derive import Derive
 from tokenrouter.dsl.express import Expressions
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree
@@ -23,6 +24,11 @@ CHOICES = {
     "dtype": ("float64", "float32", "bfloat16", "float16"),
     "quantize": ("none", "int8"),
     "kind": ("linear", "mlp", "r2r"),
+}
+TAKES: dict[str, tuple[hir.Reads, ...]] = {
+    "linear": ("hidden",),
+    "mlp": ("hidden",),
+    "r2r": PARTS,
 }
 TAKEN = frozenset({*SIGNALS, *WINDOWS, "token", "class", "request", "any"})
 
@@ -76,43 +82,6 @@ def resolve(scope: Scope) -> None:
     for entry in scope.of("signal"):
         if entry.hir is None and not entry.broken:
             Derive(scope)(entry)
-
-
-class Derive:
-    """Resolves derived signals when they are first used, and finds those that lead back to themselves."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.open: list[Entry] = []
-
-    def __call__(self, entry: Entry) -> None:
-        """Set what a derived signal stands for."""
-        assert isinstance(entry.node, ast.Signal)
-        if entry in self.open:
-            way = [*self.open[self.open.index(entry) :], entry]
-            names = " -> ".join(f"`{step.node.name.text}`" for step in way)
-            self.scope.found.add("TR1110", f"a signal is defined by itself: {names}", entry.span())
-            for step in way:
-                step.broken = True
-            return
-        self.open.append(entry)
-        used = entry.used
-        expr = Expressions(self.scope, entry.tree, self).read(entry.node.value)
-        entry.used = used
-        self.open.pop()
-        if entry.broken or expr.unit == "any":
-            entry.broken = True
-            return
-        if cast("str", expr.unit) == "field":
-            span = entry.tree.source.span(entry.node.value.start, entry.node.value.end)
-            self.scope.found.add(
-                "TR1111", "nothing here tells the type of this request field", span
-            )
-            entry.broken = True
-            return
-        text = entry.tree.one_line(entry.node.value.start, entry.node.value.end)
-        name = snake(entry.node.name.text)
-        entry.hir = hir.DerivedSignal(name, expr, expr.unit, entry.span(), text)
 
 
 class _Properties:
@@ -257,12 +226,23 @@ def _head(scope: Scope, tree: Tree, node: ast.Head) -> hir.Head | None:
     parts = tuple(part for part in PARTS if part in {name.text for name in reads.value.names})
     default = "python" if python else "mlp" if parts == ("hidden",) else "r2r"
     kind = default if python else given.choice("kind", default)
+    if not python and given.sound and parts != TAKES[kind]:
+        given.wrong(
+            "TR1115",
+            f"a head of kind `{kind}` reads {_listed(TAKES[kind])}, and here it reads {_listed(parts)}",
+            reads.value,
+            "`linear` and `mlp` read the hidden state, `r2r` reads hidden, logits and token",
+        )
     if model is None or not given.sound:
         return None
     span = tree.source.span(node.name.start, node.name.end)
     return hir.Head(
         snake(node.name.text), cast("hir.HeadKind", kind), python or file, model, parts, span
     )
+
+
+def _listed(parts: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _unit(scope: Scope, tree: Tree, node: ast.Param | ast.Var) -> Unit | None:

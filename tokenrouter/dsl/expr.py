@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tokenrouter.diagnostics import Span
 from tokenrouter.signals import Unit
+
+DEEPEST = 60  # brackets, signs before one value, operands in a row, signals in signals
+MOST_PARTS = 10_000  # of a derived signal that is written out
 
 Class = Literal["code", "number", "word", "space", "newline", "punct", "special"]
 Sign = Literal["<", "<=", ">", ">=", "==", "!="]
@@ -198,6 +201,22 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (expr.of,)
         case _:
             return ()
+
+
+class Size(NamedTuple):
+    """How deep a tree is, and of how many parts."""
+
+    depth: int
+    parts: int
+
+
+def measure(expr: Expr, known: Mapping[str, Size]) -> Size:
+    """Return the size of an expression with its derived signals written out, whose sizes are known."""
+    if isinstance(expr, Derived) and expr.name in known:
+        return known[expr.name]
+    sizes = [measure(child, known) for child in children(expr)]
+    depth = 1 + max((size.depth for size in sizes), default=0)
+    return Size(depth, 1 + sum(size.parts for size in sizes))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

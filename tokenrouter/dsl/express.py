@@ -11,6 +11,7 @@ from typing import cast
 
 from tokenrouter.diagnostics import Edit, Fix, Label, Span
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.expr import DEEPEST
 from tokenrouter.dsl.fitting import fit, unify
 from tokenrouter.dsl.names import Names, usage
 from tokenrouter.dsl.nearest import did_you_mean
@@ -147,6 +148,14 @@ class Expressions(Names):
         return expr
 
     def _chain(self, node: ast.Chain) -> hir.Expr:
+        if len(node.operands) > DEEPEST:
+            self.found.add(
+                "TR0215",
+                f"this has more than {DEEPEST} operands in one row",
+                self.span(node),
+                help="name a part of it with `signal`",
+            )
+            return self.poison(node)
         left = self.numeric(node.operands[0])
         for sign, operand in zip(node.signs, node.operands[1:], strict=True):
             span = self.tree.source.span(node.start, operand.end)

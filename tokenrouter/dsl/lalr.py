@@ -159,7 +159,10 @@ class Parser:
             else:
                 inner = values[-2 - i]
                 assert isinstance(inner, list)
-                children.extend(inner)
+                if children:
+                    children.extend(inner)
+                else:
+                    children = inner  # the list grows in place: it is on no other stack
         value: object
         if production.name[0] == "_":
             value = children

@@ -14,6 +14,7 @@ from typing import Any
 
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import ast
+from tokenrouter.dsl.expr import DEEPEST
 from tokenrouter.dsl.lalr import Parser
 from tokenrouter.dsl.lexer import Tokens, tokenize
 from tokenrouter.dsl.source import Source
@@ -21,9 +22,6 @@ from tokenrouter.dsl.source import Source
 # A node's fields before (start, end), from the children of a reduction. Children come from the tables, so their types
 # are those that the grammar gives them.
 Made = Callable[[int, int, list[Any]], object]
-
-
-DEEPEST = 60  # brackets, or signs before one value
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 from tokenrouter.diagnostics import CODES, Diagnostic
 from tokenrouter.dsl import ast
+from tokenrouter.dsl.expr import DEEPEST
 from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.python_expr import Outside
-from tokenrouter.dsl.python_rules import PythonRules
+from tokenrouter.dsl.python_rules import PythonRules, is_docstring
 from tokenrouter.dsl.source import Source
 
 MODULE = "tokenrouter.lang"
@@ -31,6 +32,12 @@ def parse_python(source: Source) -> Tree:
         module = py.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return _unreadable(source, tokens, error)
+    deep = _too_deep(module)
+    if deep is not None:
+        place = source.span(*PythonRules(source).range(deep))
+        message = f"this is nested more than {DEEPEST} deep"
+        help = "name a part of it at the top of the file"
+        return _nothing(source, tokens, Diagnostic("TR0215", "error", message, place, help=help))
     reader = _Module(source)
     items = tuple(item for statement in module.body for item in reader.statement(statement))
     header = ast.Header(0, 0, ast.Tok(0, 0, "NUMBER", "1"))
@@ -50,11 +57,28 @@ def _unreadable(source: Source, tokens: Tokens, error: Exception) -> Tree:
         message = f"this is not Python: {(error.msg or 'a mistake').lower()}"
     elif isinstance(error, ValueError):
         message = "this is not Python: the text holds a null character"
-    problem = Diagnostic("TR6001", CODES["TR6001"].severity, message, place)
+    return _nothing(source, tokens, Diagnostic("TR6001", CODES["TR6001"].severity, message, place))
+
+
+def _nothing(source: Source, tokens: Tokens, problem: Diagnostic) -> Tree:
+    """Return a tree of nothing, in which everything is lost."""
     whole = ((0, len(source.text)),)
     return Tree(
         source, tokens, ast.File(0, len(source.text), None, ()), (problem,), whole, frozenset()
     )
+
+
+def _too_deep(module: py.Module) -> py.expr | None:
+    """Return the first expression that lies too deep in another, as readers go down by calling themselves."""
+    ahead: list[tuple[py.AST, int]] = [(module, 0)]
+    while ahead:
+        node, depth = ahead.pop()
+        if isinstance(node, py.expr):
+            depth += 1
+            if depth > DEEPEST:
+                return node
+        ahead += [(child, depth) for child in py.iter_child_nodes(node)]
+    return None
 
 
 def _tokens(source: Source) -> Tokens:
@@ -100,7 +124,6 @@ class _Module(PythonRules):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        self.lost: list[tuple[int, int]] = []
         self.lost_names: set[str] = set()
 
     def statement(self, node: py.stmt) -> list[ast.Item]:
@@ -169,7 +192,7 @@ class _Module(PythonRules):
         return ast.Model(
             *self.range(node),
             self.name(target),
-            tuple(self._property(k, v) for k, v in given.items()),
+            tuple(self.every(given.items(), lambda item: self._property(*item))),
         )
 
     def _property(self, name: str, value: py.expr) -> ast.Property:
@@ -206,16 +229,13 @@ class _Module(PythonRules):
 
     def _head(self, node: py.stmt, target: py.Name, call: py.Call) -> ast.Head:
         given = self.arguments(call, ("file",), ("of", "reads", "kind", "python"))
-        made = [
-            self._property(name, given[name])
-            for name in ("file", "python", "kind")
-            if name in given
-        ]
+        plain = [name for name in ("file", "python", "kind") if name in given]
+        made = self.every(plain, lambda name: self._property(name, given[name]))
         if "of" in given and "reads" in given:
             reads = given["reads"]
             if not isinstance(reads, (py.Tuple, py.List, py.Set)):
                 raise self.wrong("TR6006", "`reads` takes a tuple of parts", reads)
-            names = [self.string(item) for item in reads.elts]
+            names = self.every(reads.elts, self.string)
             parts = tuple(ast.Tok(n.start, n.end, "NAME", n.text[1:-1]) for n in names)
             place = self.range(reads)
             key = ast.Tok(*place, "NAME", "reads")
@@ -224,7 +244,7 @@ class _Module(PythonRules):
 
     def _signal(self, node: py.FunctionDef) -> ast.Signal:
         step = self.argument(node)
-        body = [s for s in node.body if not _is_docstring(s)]
+        body = [s for s in node.body if not is_docstring(s)]
         if len(body) != 1 or not isinstance(body[0], py.Return) or body[0].value is None:
             raise self.wrong("TR6005", "a signal is one `return` of an expression", node)
         return ast.Signal(*self.range(node), self.named(node), self.read(body[0].value, step))
@@ -234,24 +254,23 @@ class _Module(PythonRules):
             raise self.wrong("TR6002", "a class is a policy: decorate it with `@policy(...)`", node)
         decorator = node.decorator_list[0]
         assert isinstance(decorator, py.Call)
-        members: list[ast.Member] = self.members(decorator)
+        members: list[ast.Member] = []
+        lost: Outside | None = None
+        try:
+            members += self.members(decorator)
+        except Outside as outside:  # the steps are looked at all the same
+            lost = outside
         for part in node.body:
-            if _is_docstring(part) or isinstance(part, py.Pass):
+            if is_docstring(part) or isinstance(part, py.Pass):
                 continue
             try:
                 members.append(self.method(part))
             except Outside:
                 self.lost.append(self.range(part))
+        if lost is not None:
+            raise lost
         start, end = self.range(node)
         return ast.Policy(start, end, self.named(node), tuple(members))
-
-
-def _is_docstring(node: py.stmt) -> bool:
-    return (
-        isinstance(node, py.Expr)
-        and isinstance(node.value, py.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 def _calls(node: py.expr, name: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast as py
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from tokenrouter.diagnostics import CODES, Diagnostic
 from tokenrouter.dsl import ast
@@ -21,6 +23,9 @@ COMPARE: dict[type[py.cmpop], str] = {
 ARITH: dict[type[py.operator], str] = {py.Add: "+", py.Sub: "-", py.Mult: "*", py.Div: "/"}
 CALLS = {"mean": "mean", "ewma": "ewma", "max_over": "max", "share": "share", "count": "count"}
 
+A = TypeVar("A")
+B = TypeVar("B")
+
 
 class Outside(Exception):  # noqa: N818 control flow inside this front end
     """A construct outside the subset; it is reported already."""
@@ -32,6 +37,7 @@ class PythonExpressions:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.problems: list[Diagnostic] = []
+        self.lost: list[tuple[int, int]] = []  # ranges of what could not be read
         self._bytes: dict[int, list[int]] = {}
 
     # Places: Python counts columns in UTF-8 bytes
@@ -96,6 +102,30 @@ class PythonExpressions:
             return self.string(node)
         return self.tok(node, "NUMBER", repr(value))
 
+    # Several at once
+
+    def every(self, items: Iterable[A], read: Callable[[A], B]) -> list[B]:
+        """Return what is read from each; where some are outside the subset all of them are told, then one is raised."""
+        made: list[B] = []
+        lost: Outside | None = None
+        for item in items:
+            try:
+                made.append(read(item))
+            except Outside as outside:
+                lost = lost or outside
+        if lost is not None:
+            raise lost
+        return made
+
+    def both(self, one: Callable[[], A], other: Callable[[], B]) -> tuple[A, B]:
+        """Return two results; where both are outside the subset, both are told."""
+        try:
+            first = one()
+        except Outside:
+            other()
+            raise
+        return first, other()
+
     # Expressions
 
     def read(self, node: py.expr, step: str) -> ast.Expr:
@@ -103,7 +133,7 @@ class PythonExpressions:
         start, end = self.range(node)
         match node:
             case py.BoolOp():
-                parts = tuple(self.read(value, step) for value in node.values)
+                parts = tuple(self.every(node.values, lambda value: self.read(value, step)))
                 return (ast.And if isinstance(node.op, py.And) else ast.Or)(start, end, parts)
             case py.UnaryOp(op=py.Not()):
                 return ast.Negation(start, end, self.read(node.operand, step))
@@ -144,16 +174,16 @@ class PythonExpressions:
 
     def _binary(self, node: py.BinOp, step: str) -> ast.Expr:
         sign = ARITH[type(node.op)]
-        operands = (self.read(node.left, step), self.read(node.right, step))
+        operands = tuple(
+            self.every((node.left, node.right), lambda operand: self.read(operand, step))
+        )
         signs = (self.tok(node, "SIGN", sign),)
         return (ast.Sum if sign in "+-" else ast.Product)(*self.range(node), operands, signs)
 
     def _compare(self, node: py.Compare, step: str) -> ast.Expr:
         operands = [node.left, *node.comparators]
-        pairs = [
-            self._pair(node, a, op, b, step)
-            for a, op, b in zip(operands, node.ops, operands[1:], strict=False)
-        ]
+        links = zip(operands, node.ops, operands[1:], strict=False)
+        pairs = self.every(links, lambda link: self._pair(node, *link, step))
         return pairs[0] if len(pairs) == 1 else ast.And(*self.range(node), tuple(pairs))
 
     def _pair(
@@ -170,7 +200,7 @@ class PythonExpressions:
             items = (
                 right.elts if many and isinstance(right, (py.Set, py.Tuple, py.List)) else [right]
             )
-            values = [self.string(item) for item in items]
+            values = self.every(items, self.string)
             if kind == "NAME":
                 values = [ast.Tok(v.start, v.end, "NAME", v.text[1:-1]) for v in values]
             negated = isinstance(op, (py.NotEq, py.NotIn))
@@ -188,7 +218,8 @@ class PythonExpressions:
                 node,
             )
         sign = self.tok(node, "COMPARE", COMPARE[type(op)])
-        return ast.Comparison(start, end, (self.read(left, step), self.read(right, step)), (sign,))
+        sides = tuple(self.every((left, right), lambda side: self.read(side, step)))
+        return ast.Comparison(start, end, sides, (sign,))
 
     def _attribute(self, node: py.Attribute, step: str) -> ast.Expr:
         start, end = self.range(node)
@@ -242,9 +273,8 @@ class PythonExpressions:
                 node,
                 "there are the signals of the step, `mean`, `ewma`, `max_over`, and declared signals and heads",
             )
-        return ast.Call(
-            start, end, called, tuple(self.read(argument, step) for argument in node.args)
-        )
+        arguments = tuple(self.every(node.args, lambda argument: self.read(argument, step)))
+        return ast.Call(start, end, called, arguments)
 
 
 def _asked(node: py.expr, step: str) -> str | None:

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import ast as py
-from typing import cast
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, cast
 
 from tokenrouter.dsl import ast
 from tokenrouter.dsl.nearest import did_you_mean
-from tokenrouter.dsl.python_expr import PythonExpressions
+from tokenrouter.dsl.python_expr import Outside, PythonExpressions
 
 ACTIONS = ("commit", "retry", "borrow", "stop")
+Made = TypeVar("Made")
+
+
+class _Rule(NamedTuple):
+    """`if WHEN: return THEN`, or a last `return THEN`."""
+
+    start: int
+    end: int
+    when: py.expr | None
+    then: py.expr
+
+
+def is_docstring(node: py.stmt) -> bool:
+    """Return whether a statement is a string that stands alone."""
+    return (
+        isinstance(node, py.Expr)
+        and isinstance(node.value, py.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 class PythonRules(PythonExpressions):
@@ -26,18 +46,17 @@ class PythonRules(PythonExpressions):
             if at >= len(places) or isinstance(value, py.Starred):
                 raise self.wrong("TR6006", "there are too many arguments", value)
             found[places[at]] = value
-        for keyword in call.keywords:
+
+        def take(keyword: py.keyword) -> None:
             name = keyword.arg or "**"
             if name not in (*places, *words):
-                raise self.wrong(
-                    "TR6006",
-                    f"there is no argument `{name}`",
-                    keyword,
-                    did_you_mean(name, [*places, *words]),
-                )
+                help_ = did_you_mean(name, [*places, *words])
+                raise self.wrong("TR6006", f"there is no argument `{name}`", keyword, help_)
             if name in found:
                 raise self.wrong("TR6006", f"`{name}` is given twice", keyword)
             found[name] = keyword.value
+
+        self.every(call.keywords, take)
         return found
 
     def argument(self, node: py.FunctionDef | py.Lambda) -> str:
@@ -77,7 +96,7 @@ class PythonRules(PythonExpressions):
         if claims is not None:
             if not isinstance(claims, (py.List, py.Tuple)):
                 raise self.wrong("TR6006", "`claims` takes a list", claims)
-            made += [self._claim(item) for item in claims.elts]
+            made += self.every(claims.elts, self._claim)
         return made
 
     def _objective(self, given: dict[str, py.expr]) -> ast.Objective:
@@ -113,14 +132,8 @@ class PythonRules(PythonExpressions):
         step = self.argument(node)
         start, end = self.range(node)
         if isinstance(decorator, py.Name) and decorator.id == "start":
-            rules = self._rules(node, step)
-            made = tuple(
-                ast.StartRule(
-                    a, b, None if when is None else self.read(when, step), self._first(value)
-                )
-                for a, b, when, value in rules
-            )
-            return ast.Start(start, end, ast.StartRules(start, end, made))
+            made = self._rules(node, lambda rule: self._start_rule(rule, step))
+            return ast.Start(start, end, ast.StartRules(start, end, tuple(made)))
         if not (
             isinstance(decorator, py.Call)
             and isinstance(decorator.func, py.Name)
@@ -131,59 +144,75 @@ class PythonRules(PythonExpressions):
                 "a policy holds functions decorated with `@at(MODEL)` or `@start`",
                 decorator,
             )
+        model, rules = self.both(
+            lambda: self._place(decorator),
+            lambda: self._rules(node, lambda rule: self._rule(rule, step)),
+        )
+        return ast.At(start, end, model, tuple(rules))
+
+    def _place(self, decorator: py.Call) -> ast.Tok:
         given = self.arguments(decorator, ("of",), ())
         if "of" not in given:
             raise self.wrong("TR6006", "`at` takes a model, or `ANY`", decorator)
         model = self.name(given["of"])
-        if model.text == "ANY":
-            model = ast.Tok(model.start, model.end, "ANY", "any")
-        read = []
-        for a, b, when, value in self._rules(node, step):
-            guard = None if when is None else self.read(when, step)
-            action, sets = self.action(value, step)
-            read.append(ast.Rule(a, b, guard, action, sets))
-        return ast.At(start, end, model, tuple(read))
+        return ast.Tok(model.start, model.end, "ANY", "any") if model.text == "ANY" else model
 
-    def _rules(
-        self, node: py.FunctionDef, step: str
-    ) -> list[tuple[int, int, py.expr | None, py.expr]]:
-        """Return the rules of a body: `if CONDITION: return ACTION` one after the other, then `return ACTION`."""
-        found: list[tuple[int, int, py.expr | None, py.expr]] = []
-        body = list(node.body)
-        while body:
-            part = body.pop(0)
-            if (
-                isinstance(part, py.Expr)
-                and isinstance(part.value, py.Constant)
-                and isinstance(part.value.value, str)
-            ):
-                continue
-            if isinstance(part, py.Return) and part.value is not None:
-                found.append((*self.range(part), None, part.value))
-                if body:
-                    raise self.wrong(
-                        "TR6005", "nothing behind this `return` is ever reached", body[0]
-                    )
-                return found
-            if (
-                not isinstance(part, py.If)
-                or len(part.body) != 1
-                or not isinstance(part.body[0], py.Return)
-                or part.body[0].value is None
-            ):
-                raise self.wrong(
-                    "TR6005",
-                    "a step function holds `if CONDITION: return ACTION`, and a last `return ACTION`",
-                    part,
-                    "join conditions with `and`; keep what must be remembered in a `var`",
-                )
-            first, _ = self.range(part)
-            _, last = self.range(part.body[0])
-            found.append((first, last, part.test, part.body[0].value))
-            body = [*part.orelse, *body]
-        raise self.wrong(
-            "TR6005", "a step function ends with `return ACTION`", node, "add `return commit()`"
+    def _start_rule(self, rule: _Rule, step: str) -> ast.StartRule:
+        when, go = self.both(
+            lambda: None if rule.when is None else self.read(rule.when, step),
+            lambda: self._first(rule.then),
         )
+        return ast.StartRule(rule.start, rule.end, when, go)
+
+    def _rule(self, rule: _Rule, step: str) -> ast.Rule:
+        when, (action, sets) = self.both(
+            lambda: None if rule.when is None else self.read(rule.when, step),
+            lambda: self.action(rule.then, step),
+        )
+        return ast.Rule(rule.start, rule.end, when, action, sets)
+
+    def _rules(self, node: py.FunctionDef, read: Callable[[_Rule], Made]) -> list[Made]:
+        """Return the rules of a body: `if CONDITION: return ACTION` one after the other, then `return ACTION`."""
+        made: list[Made] = []
+        lost = False
+        body = [part for part in node.body if not is_docstring(part)]
+        ended = False
+        while body and not ended:
+            part = body.pop(0)
+            try:
+                rule, more = self._statement_of(part)
+            except Outside:  # the other statements are read all the same
+                self.lost.append(self.range(part))
+                lost, ended = True, isinstance(part, py.Return)
+                continue
+            body = [*more, *body]
+            ended = rule.when is None
+            try:
+                made.append(read(rule))
+            except Outside:
+                self.lost.append((rule.start, rule.end))
+        if ended and body and not lost:
+            raise self.wrong("TR6005", "nothing behind this `return` is ever reached", body[0])
+        if not ended and not lost:
+            help_ = "add `return commit()`"
+            raise self.wrong("TR6005", "a step function ends with `return ACTION`", node, help_)
+        return made
+
+    def _statement_of(self, part: py.stmt) -> tuple[_Rule, list[py.stmt]]:
+        """Return the rule that a statement of a step function is, and what its `else` holds."""
+        if isinstance(part, py.Return) and part.value is not None:
+            return _Rule(*self.range(part), None, part.value), []
+        help_ = "join conditions with `and`; keep what must be remembered in a `var`"
+        message = "a step function holds `if CONDITION: return ACTION`, and a last `return ACTION`"
+        if not isinstance(part, py.If):
+            raise self.wrong("TR6005", message, part, help_)
+        then = part.body[0]
+        if not isinstance(then, py.Return) or then.value is None:
+            raise self.wrong("TR6005", message, then, help_)
+        if len(part.body) > 1:
+            raise self.wrong("TR6005", "nothing behind this `return` is ever reached", part.body[1])
+        (first, _), (_, last) = self.range(part), self.range(then)
+        return _Rule(first, last, part.test, then.value), part.orelse
 
     # Actions
 
@@ -256,13 +285,15 @@ class PythonRules(PythonExpressions):
             or not isinstance(node.args[0], py.Dict)
         ):
             raise self.wrong("TR6006", "a mixture is `mix({MODEL: weight, ...})`", node)
-        shares = []
-        for key, value in zip(node.args[0].keys, node.args[0].values, strict=True):
-            if key is None:
-                raise self.wrong("TR6006", "a mixture names its models", value)
-            start, end = self.range(key)[0], self.range(value)[1]
-            shares.append(ast.Share(start, end, self.name(key), self.literal(value)))
+        pairs = zip(node.args[0].keys, node.args[0].values, strict=True)
+        shares = self.every(pairs, lambda pair: self._share(*pair))
         return ast.Mix(*self.range(node), tuple(shares))
+
+    def _share(self, key: py.expr | None, value: py.expr) -> ast.Share:
+        if key is None:
+            raise self.wrong("TR6006", "a mixture names its models", value)
+        name, weight = self.both(lambda: self.name(key), lambda: self.literal(value))
+        return ast.Share(self.range(key)[0], self.range(value)[1], name, weight)
 
     def _sets(self, given: dict[str, py.expr], step: str) -> tuple[ast.Set, ...]:
         if "set" not in given:
@@ -271,12 +302,13 @@ class PythonRules(PythonExpressions):
         if not isinstance(node, py.Dict) or None in node.keys:
             raise self.wrong("TR6006", "`set` takes `{VAR: value}`", node)
         keys = cast("list[py.expr]", node.keys)
-        return tuple(
-            ast.Set(
-                self.range(key)[0], self.range(value)[1], self.name(key), self.read(value, step)
-            )
-            for key, value in zip(keys, node.values, strict=True)
-        )
+        pairs = zip(keys, node.values, strict=True)
+        return tuple(self.every(pairs, lambda pair: self._set(*pair, step)))
+
+    def _set(self, key: py.expr, value: py.expr, step: str) -> ast.Set:
+        start, end = self.range(key)[0], self.range(value)[1]
+        name, made = self.both(lambda: self.name(key), lambda: self.read(value, step))
+        return ast.Set(start, end, name, made)
 
     # Tests
 
@@ -286,7 +318,7 @@ class PythonRules(PythonExpressions):
         cases = given.get("cases")
         if "name" not in given or "of" not in given or not isinstance(cases, (py.List, py.Tuple)):
             raise self.wrong("TR6006", '`test("NAME", of=POLICY, cases=[case(...), ...])`', call)
-        read = tuple(self._case(item) for item in cases.elts)
+        read = tuple(self.every(cases.elts, self._case))
         return ast.Test(*self.range(node), self.string(given["name"]), self.name(given["of"]), read)
 
     def _case(self, node: py.expr) -> ast.Case:

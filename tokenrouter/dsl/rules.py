@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tokenrouter.diagnostics import Label, Span
 from tokenrouter.dsl import ast, hir
-from tokenrouter.dsl.declare import Derive, value_of
+from tokenrouter.dsl.declare import value_of
+from tokenrouter.dsl.derive import Derive
 from tokenrouter.dsl.expected import reserved
 from tokenrouter.dsl.express import Expressions
 from tokenrouter.dsl.parse import Tree

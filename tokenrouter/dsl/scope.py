@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tokenrouter.diagnostics import Span
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.expr import Size
 from tokenrouter.dsl.findings import Findings
 from tokenrouter.dsl.parse import Tree
 
@@ -49,6 +50,8 @@ class Scope:
 
     found: Findings
     entries: dict[str, Entry] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)  # of derived signals, written out
+    deep: bool = False  # one that is too deep was told, and those that lead to it need not be
 
     def get(self, name: str, kind: str | None = None) -> Entry | None:
         """Return what a name stands for, where it is of that kind."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data  # importlib.resources would bring in tempfile, zipfile and lzma
 from typing import Any, NamedTuple
 
 
@@ -36,7 +36,9 @@ class Table(NamedTuple):
 @cache
 def table() -> Table:
     """Return the grammar of `.route` files."""
-    raw: Any = json.loads(files("tokenrouter.grammars").joinpath("route.json").read_bytes())
+    text = get_data("tokenrouter.grammars", "route.json")
+    assert text is not None, "the grammar's tables are not in the package"
+    raw: Any = json.loads(text)
     terminals = raw["terminals"]
     return Table(
         terminals["words"],
