@@ -158,6 +158,54 @@ def _spread(model: torch.nn.Module, hidden: int, temper: float) -> None:
         model.get_submodule("model.norm").weight.copy_(scale)
 
 
+def save_head(
+    path: Path, kind: str, *, hidden: int = 32, top: int = 20, width: int = 12, seed: int = 0
+) -> Path:
+    """Write a tiny random head whose probability goes up and down over the tiny models' steps."""
+    rng = torch.Generator().manual_seed(seed)
+    tensors: dict[str, torch.Tensor] = {}
+
+    def affine(name: str, rows: int, columns: int, loud: float = 1.0) -> None:
+        scale = loud * columns**-0.5
+        tensors[f"{name}.weight"] = scale * torch.randn(rows, columns, generator=rng)
+        tensors[f"{name}.bias"] = 0.1 * torch.randn(rows, generator=rng)
+
+    def norm(name: str) -> None:
+        tensors[f"{name}.weight"] = 1 + 0.2 * torch.randn(width, generator=rng)
+        tensors[f"{name}.bias"] = 0.1 * torch.randn(width, generator=rng)
+
+    metadata = {"tokenrouter_head": "1", "kind": kind}
+    if kind == "linear":
+        affine("layers.0", 1, hidden, 2.0)
+    elif kind == "mlp":
+        affine("layers.0", width, hidden, 2.0)
+        affine("layers.1", 6, width, 2.0)
+        affine("layers.2", 1, 6, 3.0)
+        metadata["activations"] = "relu,gelu"
+    else:
+        affine("logits", hidden, top)
+        affine("combine", width, 3 * hidden, 2.0)
+        tensors["combine.weight"][:, hidden : 2 * hidden] *= 8.0  # tied embeddings are small
+        affine("input", width, width)
+        for at in range(2):
+            norm(f"blocks.{at}.norm")
+            affine(f"blocks.{at}.up", 4 * width, width)
+            affine(f"blocks.{at}.down", width, 4 * width)
+        norm("output.norm")
+        affine("output", 1, width, 2.0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, path, metadata=metadata)
+    return path
+
+
+def head_kind(body: str) -> str:
+    """Return the kind of a head by the text of its declaration."""
+    named = re.search(r"\bkind\s+(\w+)", body)
+    if named:
+        return named[1]
+    return "r2r" if re.search(r"\blogits\b", body) else "mlp"
+
+
 def plan_from_ir(auto: ir.Automaton, max_active: int = 32, kv_budget: int = 8 << 20) -> s.Plan:
     """Return the plan of a policy in the compiler's IR whose `use` fields are saved directories.
 
@@ -167,9 +215,10 @@ def plan_from_ir(auto: ir.Automaton, max_active: int = 32, kv_budget: int = 8 <<
 
     auto, _ = pipeline.run(auto)
     facts = gather.gather(auto, Path())
+    digests = gather.head_digests(auto, Path())
     provenance = s.Provenance(source="ir", digest="", created="2026-01-01T00:00:00Z")
     tuning = emit.Tuning(max_active=max_active, kv_budget=kv_budget)
-    return emit.emit(auto, facts, tuning, provenance, s.Surface(), [], {})
+    return emit.emit(auto, facts, tuning, provenance, s.Surface(), [], digests)
 
 
 @dataclass(frozen=True)
@@ -178,9 +227,10 @@ class Bench:
 
     root: Path
     models: Mapping[str, Path]
+    heads: Mapping[str, Path]  # by kind; they fit all of the models
 
     def text(self, policy: str) -> str:
-        """Return a policy's text with every model that it declares replaced by a tiny one, in the plain dtype."""
+        """Return a policy's text with every model that it declares replaced by a tiny one, in the plain dtype; heads too."""
 
         def declare(found: re.Match[str]) -> str:
             name, body = found["name"], found["body"]
@@ -188,6 +238,11 @@ class Bench:
             body = re.sub(r"\bdtype\s+\w+", "", body)
             return f"model {name} {{{body}}}"
 
+        def point(found: re.Match[str]) -> str:
+            body = found[0]
+            return re.sub(r'file\s+"[^"]*"', f'file "{self.heads[head_kind(body)]}"', body)
+
+        policy = re.sub(r"^head\s+\w+\s*\{.*\}$", point, policy, flags=re.M)
         return re.sub(r"^model\s+(?P<name>\w+)\s*\{(?P<body>[^}]*)\}", declare, policy, flags=re.M)
 
 
@@ -199,5 +254,9 @@ def save_bench(root: Path) -> Bench:
             "small": save_model(root / "small", family="llama", seed=1, tied=True),
             "large": save_model(root / "large", family="qwen2", seed=2, padding=13, eos=(EOS, 0)),
             "half": save_model(root / "half", family="qwen3", seed=3, padding=4),
+        },
+        {
+            kind: save_head(root / f"heads/{kind}.safetensors", kind, seed=at)
+            for at, kind in enumerate(("linear", "mlp", "r2r"))
         },
     )

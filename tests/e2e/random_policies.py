@@ -20,6 +20,7 @@ from tokenrouter.compiler.expr import (
     Every,
     Expr,
     FieldOf,
+    HeadOf,
     Lit,
     Negation,
     ParamOf,
@@ -29,6 +30,7 @@ from tokenrouter.compiler.expr import (
     VarOf,
 )
 from tokenrouter.diagnostics import Span
+from tokenrouter.dsl.declare import TAKES
 from tokenrouter.signals import CLASSES
 
 HERE = Span(0, 0, 1, 1, 1, 1)
@@ -61,10 +63,16 @@ STATE = {
     "chance": ("prob", (0.25, 0.5, 0.75)),
 }
 
+# By kind: numbers that cut the range of a tiny head.
+HEADS = {"linear": (0.31, 0.63), "mlp": (0.27, 0.71), "r2r": (0.33, 0.57)}
+
 
 @st.composite
-def signals(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[Expr, str, float]:
+def signals(draw: st.DrawFn, names: tuple[str, ...], here: str) -> tuple[Expr, str, float]:
     """A signal, its unit, and a number to compare it with."""
+    if draw(st.integers(0, 5)) == 0:
+        kind = draw(st.sampled_from(sorted(HEADS)))
+        return HeadOf(f"{kind}_of_{here}"), "prob", draw(st.sampled_from(HEADS[kind]))
     table = draw(st.sampled_from((LOGITS, STATE)))
     name = draw(st.sampled_from(sorted(table)))
     unit, cuts = table[name]
@@ -79,9 +87,9 @@ def signals(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[Expr, str, float]:
 
 
 @st.composite
-def comparisons(draw: st.DrawFn, names: tuple[str, ...]) -> Expr:
+def comparisons(draw: st.DrawFn, names: tuple[str, ...], here: str) -> Expr:
     """A comparison of a signal or a window over it with a number, a param, or a variable."""
-    left, unit, cut = draw(signals(names))
+    left, unit, cut = draw(signals(names, here))
     if draw(st.integers(0, 3)) == 0:
         kind = draw(st.sampled_from(("mean", "ewma", "max")))
         left = Aggregate(kind, left, draw(st.integers(1, 4)))
@@ -114,9 +122,10 @@ def texts(draw: st.DrawFn) -> Expr:
 
 
 @st.composite
-def guards(draw: st.DrawFn, names: tuple[str, ...]) -> Expr:
+def guards(draw: st.DrawFn, names: tuple[str, ...], here: str) -> Expr:
     """One to three comparisons, joined."""
-    atoms = st.one_of(comparisons(names), comparisons(names), comparisons(names), texts())
+    compared = comparisons(names, here)
+    atoms = st.one_of(compared, compared, compared, texts())
     parts = tuple(draw(st.lists(atoms, min_size=1, max_size=3)))
     parts = tuple(Negation(part) if draw(st.integers(0, 4)) == 0 else part for part in parts)
     if len(parts) == 1:
@@ -144,7 +153,7 @@ def moves(draw: st.DrawFn, here: str, names: tuple[str, ...]) -> tuple[bool, ir.
         case "retry":
             return False, ir.To(other)
         case "borrow":
-            until = draw(st.none() | guards(names))
+            until = draw(st.none() | guards(names, other))
             return draw(st.booleans()), ir.Borrow(other, draw(lengths()), until)
         case "mix":
             return True, draw(mixes(names))
@@ -162,10 +171,10 @@ def mixes(draw: st.DrawFn, names: tuple[str, ...]) -> ir.Mix:
 
 
 @st.composite
-def assignments(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[ir.Assign, ...]:
+def assignments(draw: st.DrawFn, names: tuple[str, ...], here: str) -> tuple[ir.Assign, ...]:
     """What a rule that fired writes into the variables."""
     turned = Arithmetic("-", Lit(4.0, "count"), VarOf("turns", "count"))
-    level = Arithmetic("+", VarOf("level", "number"), draw(signals(names))[0])
+    level = Arithmetic("+", VarOf("level", "number"), draw(signals(names, here))[0])
     options = (ir.Assign("turns", turned), ir.Assign("level", level))
     chosen = draw(st.lists(st.sampled_from(options), max_size=2, unique_by=lambda a: a.var))
     return tuple(chosen)
@@ -177,8 +186,8 @@ def states(draw: st.DrawFn, here: str, names: tuple[str, ...]) -> ir.State:
     rules = []
     for last in (False,) * draw(st.integers(0, 3)) + (True,):
         keep, go = draw(moves(here, names))
-        when = None if last else draw(guards(names))
-        sets = draw(assignments(names)) if draw(st.integers(0, 3)) == 0 else ()
+        when = None if last else draw(guards(names, here))
+        sets = draw(assignments(names, here)) if draw(st.integers(0, 3)) == 0 else ()
         rules.append(ir.Rule(when, keep, go, HERE, "", sets))
     return ir.State(here, tuple(rules), HERE)
 
@@ -193,7 +202,7 @@ class Readable(NamedTuple):
 
 
 @st.composite
-def policies(draw: st.DrawFn, models: dict[str, Path]) -> Readable:
+def policies(draw: st.DrawFn, models: dict[str, Path], heads: dict[str, Path]) -> Readable:
     """A whole policy over the models, which may go round for ever but for the runtime's own bound."""
     names = NAMES[: draw(st.integers(2, 3))]
     starts = st.sampled_from([ir.To(name) for name in names]) | mixes(names)
@@ -207,6 +216,11 @@ def policies(draw: st.DrawFn, models: dict[str, Path]) -> Readable:
         start=tuple(ir.StartRule(when, draw(starts), HERE) for when in (*guarded, None)),
         states=tuple(draw(states(name, names)) for name in names),
         span=HERE,
+        heads=tuple(
+            ir.HeadDecl(f"{kind}_of_{name}", kind, str(path), name, TAKES[kind], HERE)
+            for name in names
+            for kind, path in heads.items()
+        ),
         params=(TAU,),
         vars=(TURNS, LEVEL),
     )

@@ -109,9 +109,17 @@ class PagedTokens:
         """Read the chunks' tokens and return the logits of those that sample."""
         rows = [self._read(chunk) for chunk in chunks]
         wanted = [self._row(r) for chunk, r in zip(chunks, rows, strict=True) if chunk.samples]
-        shape = (len(wanted), self.size)
-        logits = np.stack(wanted) if wanted else np.zeros(shape)
-        return StepOutput(torch.from_numpy(logits), torch.zeros(shape) if hidden else None)
+        logits = np.stack(wanted) if wanted else np.zeros((0, self.size))
+        states = None
+        if hidden:
+            sampling = [r for chunk, r in zip(chunks, rows, strict=True) if chunk.samples]
+            states = torch.tensor(np.array([self._state(r) for r in sampling]))
+        return StepOutput(torch.from_numpy(logits), states)
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the input embeddings of tokens."""
+        assert isinstance(self.logits, Remembered)
+        return torch.tensor(np.array([self.logits.embedding(t) for t in tokens.tolist()]))
 
     def _read(self, chunk: Chunk) -> list[int]:
         pages, tokens = chunk.sequence.pages, chunk.sequence.tokens
@@ -137,6 +145,12 @@ class PagedTokens:
         row = self.logits(known)[: self.size].copy()
         return row if known == ids else np.roll(row, 1 + ids.count(STALE))
 
+    def _state(self, ids: list[int]) -> np.ndarray:
+        assert isinstance(self.logits, Remembered), "this model shows no states"
+        known = [max(token, 0) for token in ids]
+        row = self.logits.hidden(known)
+        return row if known == ids else np.roll(row, 1 + ids.count(STALE))
+
 
 class Watched:
     """A runner whose logits are noted: the same text must give the same bits, whatever else is in the batch."""
@@ -145,6 +159,10 @@ class Watched:
         self.runner = runner
         self.capacity_tokens = runner.capacity_tokens
         self.seen = seen
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the input embeddings of tokens."""
+        return self.runner.embed(tokens)
 
     def run(self, chunks: list[Chunk], *, hidden: bool) -> StepOutput:
         """Run a batch; raises where a text gives other bits than before."""
@@ -194,7 +212,11 @@ def serve(
         else:
             runners.append(model)
     engine = Engine(
-        plan, models=runners, max_batch_tokens=conditions.chunk, windows=conditions.mode
+        plan,
+        models=runners,
+        max_batch_tokens=conditions.chunk,
+        windows=conditions.mode,
+        deterministic=bits is not None,
     )
     for runner in engine.runners:
         forget(runner)

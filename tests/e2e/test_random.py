@@ -46,7 +46,7 @@ def equal(bench, float64):
     """A check that a random policy over this bench is served as the reference runs it."""
 
     def check(data, served_by=float64):
-        plan = plan_from_ir(data.draw(policies(dict(bench.models))).auto)
+        plan = plan_from_ir(data.draw(policies(dict(bench.models), dict(bench.heads))).auto)
         wanted = [
             replace(request, params={"tau": tau}, metadata=metadata)
             for request, tau, metadata in zip(

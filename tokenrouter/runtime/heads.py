@@ -68,11 +68,9 @@ def load_heads(plan: Plan, model: int, runner: object, settings: Settings) -> di
     """Return the heads that a model's program reads, by their index; raises TokenRouterError."""
     nodes = plan.programs[model].nodes
     wanted = sorted({node.head for node in nodes if isinstance(node, HeadRef)})
-    dtype = settings.dtype or plan.models[model].dtype
-    computed = torch.float64 if dtype == "float64" else torch.float32
     found = {}
     for at in wanted:
-        apply = _load(plan.heads[at], settings, computed)
+        apply = _load(plan.heads[at], settings)
         if settings.deterministic:
             apply = in_fixed_calls(apply)
         found[at] = StepHead(plan.heads[at], apply, runner)
@@ -89,7 +87,7 @@ def refuse_python(plan: Plan, *, allowed: bool) -> None:
             )
 
 
-def _load(head: Head, settings: Settings, dtype: torch.dtype) -> HeadFunction:
+def _load(head: Head, settings: Settings) -> HeadFunction:
     if head.kind == "python":
         return load_python_head(head.name, head.file)
     path = Path(settings.base) / head.file
@@ -99,7 +97,7 @@ def _load(head: Head, settings: Settings, dtype: torch.dtype) -> HeadFunction:
             raise ModelError(
                 f"`{path}` is not the file that the plan was compiled for; compile the policy again"
             )
-        return load_head(path, dtype)
+        return load_head(path)
     except OSError as error:
         raise ModelError(f"head `{head.name}`: cannot read `{path}`: {error.strerror}") from None
     except ModelError as error:

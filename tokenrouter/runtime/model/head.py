@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import tokenrouter_kernels as kernels
@@ -31,14 +32,24 @@ class HeadInputs:
 HeadFunction = Callable[[HeadInputs], Tensor]  # -> [B] in [0, 1]
 
 
-def load_head(path: Path, dtype: torch.dtype) -> HeadFunction:
-    """Return the head of a file, computed in `dtype`; raises HeadFileError."""
+def load_head(path: Path) -> HeadFunction:
+    """Return the head of a file; raises HeadFileError."""
     head = read_head(path)
     try:
-        stored = {name: tensor.to(dtype) for name, tensor in load_file(path).items()}
+        stored = load_file(path)
     except (SafetensorError, OSError) as error:
         raise HeadFileError(f"`{path}` is damaged or cut short") from error
-    return _r2r(stored, dtype) if head.kind == "r2r" else _mlp(head, stored, dtype)
+
+    @cache
+    def computed(dtype: torch.dtype) -> HeadFunction:
+        weights = {name: tensor.to(dtype) for name, tensor in stored.items()}
+        return _r2r(weights, dtype) if head.kind == "r2r" else _mlp(head, weights, dtype)
+
+    def apply(inputs: HeadInputs) -> Tensor:
+        assert inputs.hidden is not None
+        return computed(torch.promote_types(inputs.hidden.dtype, torch.float32))(inputs)
+
+    return apply
 
 
 def _affine(stored: dict[str, Tensor], name: str) -> kernels.Affine:
