@@ -18,10 +18,8 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-
-import msgspec
 
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime.adapt import LOOK_S, Adapter, WindowsStatus
@@ -42,10 +40,11 @@ from tokenrouter.runtime.messages import (
     Scores,
     Tally,
     ToFrontEnd,
-    Token,
     ToSubserver,
 )
 from tokenrouter.runtime.settings import Settings, WindowMode
+from tokenrouter.runtime.ticket import ModelStatus, Status
+from tokenrouter.runtime.ticket import Ticket as Ticket
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
 
 log = logging.getLogger("tokenrouter")
@@ -55,60 +54,6 @@ Progress = Callable[[str], None]
 PATIENCE_S = 5.0  # for processes to end by themselves
 WATCH_S = 0.05  # between two looks at the processes
 RESTARTS, RESTART_WINDOW_S = 5, 60.0  # so many deaths of one model within this time are too many
-
-
-class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One subserver as the front end last heard of it."""
-
-    name: str
-    ready: bool
-    epoch: int  # starts at 1, one more with each restart
-    pid: int | None
-    capacity_tokens: int
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The runtime at a glance."""
-
-    ready: bool
-    running: int  # admitted requests, the N of the windows
-    waiting: int  # requests that no subserver knows of yet
-    models: list[ModelStatus]
-
-
-class Ticket:
-    """A submitted request: an asynchronous iterator of its tokens, which ends after the one with `finish` set.
-
-    Iterating raises SubserverLost where the request cannot go on, and RequestRefused where a subserver refuses it.
-    A ticket that nobody iterates costs nothing but its tokens; `Client.abort` ends it early, and its iterator then
-    just ends.
-    """
-
-    def __init__(self, request: int) -> None:
-        self.request = request
-        self._queue: asyncio.Queue[Token | Exception | None] = asyncio.Queue()
-        self._over = False
-
-    def put(self, item: Token | Exception | None) -> None:
-        """Give the reader a token, a reason why there are no more, or the plain end."""
-        self._queue.put_nowait(item)
-
-    def __aiter__(self) -> AsyncIterator[Token]:
-        """Return the tokens from the first one that was not yet taken."""
-        return self
-
-    async def __anext__(self) -> Token:
-        """Return the next token."""
-        if self._over:
-            raise StopAsyncIteration
-        item = await self._queue.get()
-        if isinstance(item, Token):
-            self._over = item.finish is not None
-            return item
-        self._over = True
-        if item is None:
-            raise StopAsyncIteration
-        raise item
 
 
 class Client:

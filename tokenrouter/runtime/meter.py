@@ -11,7 +11,8 @@ from collections import Counter, deque
 from statistics import median
 
 from tokenrouter.runtime.gate import REASONS
-from tokenrouter.runtime.messages import DELAY_BOUNDS_MS, Move, RouteState, StepTime, Tally
+from tokenrouter.runtime.messages import DELAY_BOUNDS_MS, Move, Report, RouteState, StepTime, Tally
+from tokenrouter.runtime.scheduler import Scheduler
 
 LATEST = 31  # steps of one size that a median is taken over
 MOST_LEFT = 16  # phases of a stay that are told apart; longer ones count as open
@@ -112,3 +113,25 @@ class Meter:
                 for size, times in sorted(self._times.items())
             ],
         )
+
+
+def report(meter: Meter, scheduler: Scheduler) -> Report:
+    """Return what a subserver holds, and whether it adds up."""
+    problem = ""
+    try:
+        scheduler.check()
+    except AssertionError as error:
+        problem = str(error) or "the pool does not add up"
+    sequences = scheduler.sequences.values()
+    return Report(
+        model=meter.model,
+        epoch=meter.epoch,
+        running=sum(s.owned for s in sequences),
+        pending=sum(not s.owned for s in sequences),
+        pages=scheduler.pool.total,
+        free=scheduler.pool.n_free,
+        kept=scheduler.pool.n_kept,
+        preempted=scheduler.n_preempted,
+        steps=meter.steps,
+        problem=problem,
+    )

@@ -36,7 +36,7 @@ from tokenrouter.runtime.messages import (
     ToSubserver,
     Windows,
 )
-from tokenrouter.runtime.meter import Meter
+from tokenrouter.runtime.meter import Meter, report
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Output, Row, Runner
 from tokenrouter.runtime.sampler import sample, scores, shape
@@ -345,25 +345,7 @@ class Subserver:
 
     def report(self) -> Report:
         """Return what this subserver holds, and whether it adds up."""
-        problem = ""
-        try:
-            self.scheduler.check()
-        except AssertionError as error:
-            problem = str(error) or "the pool does not add up"
-        sequences = self.scheduler.sequences.values()
-        pool = self.scheduler.pool
-        return Report(
-            model=self.model,
-            epoch=self.epoch,
-            running=sum(s.owned for s in sequences),
-            pending=sum(not s.owned for s in sequences),
-            pages=pool.total,
-            free=pool.n_free,
-            kept=pool.n_kept,
-            preempted=self.scheduler.n_preempted,
-            steps=self.meter.steps,
-            problem=problem,
-        )
+        return report(self.meter, self.scheduler)
 
     @property
     def is_empty(self) -> bool:
