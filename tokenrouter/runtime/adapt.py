@@ -46,7 +46,7 @@ class Adapter:
         self._online = Online(plan)
         self._behind: Estimate | None = None  # what the table in force was solved from
         self._drift = Drift(0.0, 0.0)
-        self._source = "off" if mode == "off" else plan.windows.source
+        self._source: str = "off" if mode == "off" else plan.windows.source
         self._table = plan.windows.table
         if mode == "off":
             self._table = [[1] * plan.windows.max_active for _ in plan.models]
