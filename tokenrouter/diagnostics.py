@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from tokenrouter.errors import TokenRouterError
+
 Severity = Literal["error", "warning", "info"]
 
 
@@ -182,7 +184,7 @@ class Diagnostic:
     fix: Fix | None = None
 
 
-class PolicyError(Exception):
+class PolicyError(TokenRouterError):
     """A policy has errors; `diagnostics` holds all of them, in source order, `texts` the sources by their names."""
 
     def __init__(self, diagnostics: list[Diagnostic], texts: dict[str, str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """The root of our typed exceptions: the world is wrong, and the message is one line for the user.
 
     TokenRouterError
+    ├── diagnostics.PolicyError a policy with errors, all of them at once
     ├── plan.io.PlanError       a plan that cannot be read or does not hold together
     └── ...                     each package derives its own, beside the code that raises it
 

@@ -176,14 +176,13 @@ def reserved(word: str, span: Span) -> Diagnostic:
     )
 
 
-def word_as_name(tokens: Tokens, token: int) -> Diagnostic:
+def word_as_name(text: str, span: Span) -> Diagnostic:
     """TR0210."""
-    text = tokens.text(token)
     return Diagnostic(
         "TR0210",
         "error",
         f"`{text}` is a word of the language and cannot be a name",
-        tokens.source.span(tokens.starts[token], tokens.end(token)),
+        span,
         help=f"another name will do, such as `{text}_`",
     )
 

@@ -222,7 +222,9 @@ class Parser:
             and text not in expected.PLANNED
             and self.accepts(["NAME", coming])
         ):
-            self.problems.append(expected.word_as_name(self.tokens, token))
+            source, starts = self.tokens.source, self.tokens.starts
+            place = source.span(starts[token], self.tokens.end(token))
+            self.problems.append(expected.word_as_name(text, place))
             kinds[token] = "NAME"
             return True
         missing = [sign for sign in INSERTABLE if self.accepts([sign, kind])]

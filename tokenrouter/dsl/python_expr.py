@@ -9,7 +9,9 @@ from typing import TypeVar
 
 from tokenrouter.diagnostics import CODES, Diagnostic
 from tokenrouter.dsl import ast
+from tokenrouter.dsl.expected import PLANNED, reserved, word_as_name
 from tokenrouter.dsl.source import Source
+from tokenrouter.dsl.table import table
 from tokenrouter.plan.literal import quote
 
 COMPARE: dict[type[py.cmpop], str] = {
@@ -75,8 +77,24 @@ class PythonExpressions:
     def name(self, node: py.expr) -> ast.Tok:
         """Return a plain name."""
         if not isinstance(node, py.Name):
+            self.planned(node)
             raise self.wrong("TR6004", "the name of a declaration must stand here", node)
+        self.spoken(node.id, *self.range(node))
         return self.tok(node, "NAME", node.id)
+
+    def spoken(self, word: str, start: int, end: int) -> None:
+        """Refuse a word of the language as a name: both spellings have the same names."""
+        if word in table().words:
+            told = reserved if word in PLANNED else word_as_name
+            self.problems.append(told(word, self.source.span(start, end)))
+            raise Outside
+
+    def planned(self, node: py.expr) -> None:
+        """Refuse an action of the next version, with what is planned."""
+        if isinstance(node, py.Call) and isinstance(node.func, py.Name) and node.func.id in PLANNED:
+            start, end = self.range(node.func)
+            self.problems.append(reserved(node.func.id, self.source.span(start, end)))
+            raise Outside
 
     def string(self, node: py.expr) -> ast.Tok:
         """Return a string literal."""

@@ -72,6 +72,7 @@ class PythonRules(PythonExpressions):
         word = "class " if isinstance(node, py.ClassDef) else "def "
         start = self.offset(node.lineno, node.col_offset)
         at = self.source.text.index(node.name, start + len(word) - 1)
+        self.spoken(node.name, at, at + len(node.name))
         return ast.Tok(at, at + len(node.name), "NAME", node.name)
 
     # A policy's members
@@ -221,6 +222,7 @@ class PythonRules(PythonExpressions):
 
     def action(self, node: py.expr, step: str) -> tuple[ast.Action, tuple[ast.Set, ...]]:
         """Return an action and what it sets."""
+        self.planned(node)
         word = node.func.id if isinstance(node, py.Call) and isinstance(node.func, py.Name) else ""
         if not isinstance(node, py.Call) or word not in ACTIONS:
             raise self.wrong(
@@ -275,6 +277,7 @@ class PythonRules(PythonExpressions):
 
     def mix(self, node: py.expr) -> ast.Mix:
         """Return a mixture."""
+        self.planned(node)
         named = (
             isinstance(node, py.Call) and isinstance(node.func, py.Name) and node.func.id == "mix"
         )
