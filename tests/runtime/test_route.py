@@ -10,7 +10,7 @@ from tests.runtime.toy import above, plan, rule
 from tokenrouter.plan import structs as s
 from tokenrouter.runtime.messages import RouteState, Sampling
 from tokenrouter.runtime.random import CHANCE, MIX, SAMPLE, uniform
-from tokenrouter.runtime.route import Router, UnsupportedPlanError
+from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Output, Row
 from tokenrouter.runtime.scheduler import Chunk
 from tokenrouter.runtime.sequence import Sequence
@@ -293,11 +293,6 @@ def test_the_candidates_text_is_looked_up():
 )
 def test_each_text_has_one_class(text, name):
     assert lexical_class(text) == name
-
-
-def test_load_signals_are_refused_with_their_name():
-    with pytest.raises(UnsupportedPlanError, match="`elapsed`"):
-        router(s.Program(nodes=[s.Signal(name="elapsed")]))
 
 
 @given(

@@ -86,3 +86,9 @@ def reads_hidden(plan: Plan, model: int) -> bool:
     """Return whether a head in a model's program reads its hidden state."""
     heads = (node.head for node in plan.programs[model].nodes if isinstance(node, HeadRef))
     return any("hidden" in plan.heads[head].reads for head in heads)
+
+
+def reads_load(plan: Plan) -> bool:
+    """Return whether a plan's tokens depend on load, so that only a replay of what was read gives them again."""
+    nodes = [*plan.start.nodes, *(node for program in plan.programs for node in program.nodes)]
+    return any(isinstance(node, Signal) and SIGNALS[node.name].needs == "load" for node in nodes)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tokenrouter.plan.hash import hashes
 from tokenrouter.plan.literal import number, value_text
+from tokenrouter.plan.nodes import reads_load
 from tokenrouter.plan.structs import Admit, Extend, Load, Model, Plan, Send, Subserver, Task
 from tokenrouter.plan.text import node_text, rule_text, start_text
 
@@ -38,6 +39,8 @@ def _head(plan: Plan) -> Iterator[str]:
     yield f"  program {program[:16]}  tuning {tuning[:16]}" + (
         "  (edited by hand)" if edited else ""
     )
+    if reads_load(plan):
+        yield "  not reproducible: rules read load signals; a trace's `loads` replay what was served"
     yield f"  plan version {plan.plan_version}, by {plan.producer}, {plan.provenance.created}"
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tokenrouter.plan.structs import Plan, Value
+from tokenrouter.plan.nodes import reads_load
+from tokenrouter.plan.structs import Plan, Signal, Value
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.gate import infeasible_count
 from tokenrouter.runtime.messages import (
@@ -51,6 +52,7 @@ class Entry:
     traced: bool
     state: RouteState  # after the last committed token
     output: list[int] = field(default_factory=list)
+    admitted_ms: float | None = None  # when it was first admitted
     wire: int | None = None  # None until it is admitted
     places: list[Place | None] = field(
         default_factory=list
@@ -62,8 +64,14 @@ class Book:
     """All requests of one plan, from submission to their last token."""
 
     def __init__(
-        self, plan: Plan, send: Callable[[int, ToSubserver], None], max_waiting: int = 1024
+        self,
+        plan: Plan,
+        send: Callable[[int, ToSubserver], None],
+        max_waiting: int = 1024,
+        now_ms: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self.now_ms = now_ms
+        self._queues = [0] * len(plan.models) if reads_load(plan) else []  # as last told
         self.plan = plan
         self.send = send
         self.max_waiting = max_waiting
@@ -108,7 +116,15 @@ class Book:
             )
         values = self._params(params or {})
         fields = dict(metadata or {})
-        owner = first_owner(self.plan, sampling.seed, len(prompt), values, fields)
+        loads = {
+            at: float(self._queues[node.args[0]])
+            for at, node in enumerate(self.plan.start.nodes)
+            if isinstance(node, Signal) and node.name == "queue"
+        }
+        owner = first_owner(self.plan, sampling.seed, len(prompt), values, fields, loads)
+        state = initial(self.plan, owner)
+        if self._queues:
+            state = msgspec.structs.replace(state, loads=[loads])
         self._requests += 1
         entry = Entry(
             request=self._requests,
@@ -117,7 +133,7 @@ class Book:
             params=values,
             metadata=fields,
             traced=traced,
-            state=initial(self.plan, owner),
+            state=state,
             places=[] if sampling.prompt_logprobs is None else [None] * (len(prompt) - 1),
         )
         self.entries[entry.request] = entry
@@ -191,6 +207,8 @@ class Book:
         """Return the tokens that can be delivered now, under the requests' own numbers."""
         if isinstance(message, Scores):
             return self._scored(message)
+        if self._queues:
+            self._queues[message.model] = message.queue
         delivered: list[Token] = []
         for token in message.tokens:
             entry = self._by_wire.get(token.request)
@@ -299,6 +317,8 @@ class Book:
         self._wires += 1
         entry.wire = self._wires
         self._by_wire[entry.wire] = entry
+        if entry.admitted_ms is None:
+            entry.admitted_ms = self.now_ms()
         message = Admit(
             request=entry.wire,
             prompt=entry.prompt,
@@ -309,6 +329,8 @@ class Book:
             state=entry.state,
             epochs=self.epochs,
             traced=entry.traced,
+            queues=self._queues,
+            elapsed_ms=self.now_ms() - entry.admitted_ms,
         )
         for model in range(len(self.up)):
             self.send(model, message)

@@ -80,7 +80,7 @@ class Client:
             windows=windows,
             threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
         )
-        self._book = Book(plan, self._send, max_waiting)
+        self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
         self._tickets: dict[int, Ticket] = {}
         self._processes: Processes | None = None
         self._sockets: Sockets | None = None

@@ -132,7 +132,10 @@ class Engine:
         for model in models or []:
             self.runners.append(model if isinstance(model, Runner) else load.wrap(plan, model))
         self.book = Book(
-            plan, lambda to, message: self.queues.send(FRONT_END, to, message), max_waiting=MANY
+            plan,
+            lambda to, message: self.queues.send(FRONT_END, to, message),
+            MANY,
+            lambda: self.now,
         )
         self.tallies: dict[int, Tally] = {}  # by model, the latest
         self.adapter = Adapter(plan, windows, self.book.set_windows)

@@ -101,6 +101,8 @@ class Evaluator:
 
     def _leaf(self, at: int, node: Leaf, step: _Step) -> Column:
         match node:
+            case Signal(name="queue" | "elapsed"):
+                return _load(at, node, step)
             case Signal():
                 return self._signal(node, step)
             case Const():
@@ -172,8 +174,6 @@ class Evaluator:
                 return step.column([s.counts[node.args[0]] for s in states])
             case "share":
                 return step.column([s.counts[node.args[0]] / max(1, s.position) for s in states])
-            case "queue" | "elapsed":
-                raise AssertionError(f"`{node.name}` is a load signal; none is measured")
             case "chance":
                 return self._chance(step)
             case _:
@@ -235,6 +235,13 @@ def aggregate(kind: str, n: int, last: list[float]) -> float:
             for x in last[1:]:
                 running = weight * x + (1.0 - weight) * running
             return running
+
+
+def _load(at: int, node: Signal, step: _Step) -> torch.Tensor:
+    """Return a load signal, and write down for each row what it read."""
+    for row in step.rows:
+        row.loads[at] = float(row.queues[node.args[0]]) if node.args else row.elapsed_ms
+    return step.column([row.loads[at] for row in step.rows])
 
 
 def _arith(sign: str, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

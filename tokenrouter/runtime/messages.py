@@ -63,6 +63,9 @@ class RouteState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     windows: list[
         list[list[float]]
     ] = []  # by model, by Window node in program order: its last n values, oldest first
+    loads: list[
+        dict[int, float]
+    ] = []  # load signals read since the last commit: by step, by node of its program
 
 
 class Admit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -77,6 +80,8 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     state: RouteState
     epochs: list[int]  # of every subserver, as the front end knows them
     traced: bool = False  # whether each token carries the signals that decided
+    queues: list[int] = []  # by model, as the front end knows them; [] where no rule reads load
+    elapsed_ms: float = 0.0  # since the request was first admitted
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -118,6 +123,7 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     tokens: list[int]  # the suffix that the receiver has not seen
     seen: list[int]  # by model: sequence length that each subserver has been sent
     state: RouteState
+    queues: list[int] = []  # by model, as the sender knows them; [] where no rule reads load
 
 
 Place = tuple[float, list[tuple[int, float]]]  # log probability; the most likely ids with theirs
@@ -133,6 +139,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     logprob: float  # of the token under the raw distribution
     top: list[tuple[int, float]] = []  # the most likely ids and their log probabilities, best first
     signals: dict[str, float] = {}  # by signal text; only where the request is traced
+    loads: list[
+        dict[int, float]
+    ] = []  # load signals by step at this position, dropped ones included, by node of its program
     prompt: list[
         Place
     ] = []  # of the prompt from its second token on; with the first token of a request that asks
@@ -146,6 +155,7 @@ class Commits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     model: int
     epoch: int
     tokens: list[Token]
+    queue: int = 0  # requests that the model owns now; 0 where no rule reads load
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):

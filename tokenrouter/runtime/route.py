@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import torch
 
-from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.nodes import closure
 from tokenrouter.plan.structs import (
     Borrow,
@@ -34,10 +33,6 @@ from tokenrouter.runtime.vocabulary import Vocabulary
 from tokenrouter.signals import SIGNALS
 
 
-class UnsupportedPlanError(TokenRouterError):
-    """A plan needs something that this runtime does not have; the message names it."""
-
-
 class Router:
     """The route program of one model."""
 
@@ -57,11 +52,6 @@ class Router:
                 if isinstance(node, Signal) and node.name == "column"
             }
         )
-        for node in program.nodes:
-            if isinstance(node, Signal) and SIGNALS[node.name].needs == "load":
-                raise UnsupportedPlanError(
-                    f"the plan reads `{node.name}`, a load signal, which this version does not measure"
-                )
         nodes = program.nodes
         self.own = sorted(closure(nodes, [at for rule in self.rules for at in _reads(rule)]))
         self._figures = [

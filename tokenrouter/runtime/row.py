@@ -67,8 +67,11 @@ class Row:
         "at",
         "chunk",
         "decision",
+        "elapsed_ms",
+        "loads",
         "logprob",
         "output",
+        "queues",
         "sequence",
         "shaping",
         "signals",
@@ -94,6 +97,9 @@ class Row:
         self.values_at = -1  # row in the values
         self.windows = chunk.sequence.state.windows  # as this step leaves them
         self.signals: dict[str, float] = {}  # by readable text, for traced requests
+        self.queues: list[int] = []  # by model, where a rule reads load
+        self.elapsed_ms = 0.0
+        self.loads: dict[int, float] = {}  # load signals that were read, by node
         self.decision: Decision | None = None
         self.advanced = False  # whether the request's state is past the decision
 

@@ -1,7 +1,7 @@
 """Who decides the first position: the plan's start rules, evaluated by the front end, without torch.
 
 Start rules read what is known before any step: the prompt's length, params, and what the client sent. Load signals are
-evaluated at admission, as 0 where the front end knows nothing of the load.
+evaluated when a request comes in, from what subservers last told; `loads` has their values by node.
 """
 
 from __future__ import annotations
@@ -38,12 +38,18 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def first_owner(
-    plan: Plan, seed: int, n_prompt: int, params: list[float], fields: Mapping[str, Value]
+    plan: Plan,
+    seed: int,
+    n_prompt: int,
+    params: list[float],
+    fields: Mapping[str, Value],
+    loads: Mapping[int, float] | None = None,
 ) -> int:
     """Return the model that decides the first position of a request."""
     values: list[Value] = []
-    for node in plan.start.nodes:
-        values.append(_value(node, values, n_prompt, params, fields))
+    for at, node in enumerate(plan.start.nodes):
+        load = (loads or {}).get(at)
+        values.append(_value(node, values, n_prompt, params, fields) if load is None else load)
     rule = next(r for r in plan.start.rules if r.when is None or values[r.when])
     if isinstance(rule.go, Mix):
         return draw(rule.go, seed, position=0, model=0)

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import Literal, assert_never
 
+import msgspec
+
 from tokenrouter.plan import structs as plan_
 from tokenrouter.plan.structs import Label, Plan
 from tokenrouter.runtime.gate import Gate
@@ -37,6 +39,7 @@ from tokenrouter.runtime.messages import (
     Windows,
 )
 from tokenrouter.runtime.meter import Meter, report
+from tokenrouter.runtime.pressure import Pressure
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Output, Row, Runner
 from tokenrouter.runtime.sampler import sample, scores, shape
@@ -69,6 +72,7 @@ class Subserver:
         self.plan = plan
         self.model = model
         self.epoch = epoch
+        self.pressure = Pressure(plan, model, now_ms)
         self.runner = runner
         self.router = router
         self.grammars: Grammars | None = None  # None where no request can ask for one
@@ -133,6 +137,8 @@ class Subserver:
         self._last_admitted = message.request
         task = self.graph.only(plan_.Admit)
         sequence = admitted(message, self.model, eager=task.prefill == "eager")
+        self.pressure.admitted(sequence, message.elapsed_ms)
+        self.pressure.heard(message.queues)
         needed = min(sequence.n_prompt + message.sampling.max_tokens, self.limits.context) - 1
         if not self.scheduler.fits(needed):
             reason = f"the request may take {needed} tokens, more than the KV pool holds"
@@ -161,6 +167,7 @@ class Subserver:
         sequence.tokens += message.tokens
         sequence.state = message.state
         sequence.seen = message.seen
+        self.pressure.heard(message.queues)
         sequence.owned = True
         sequence.parked = False
         sequence.read_ahead = 0
@@ -187,9 +194,11 @@ class Subserver:
         plain = self.gate.launched(chunks, reason, now)
         self._walk(chunks)
         if self._committed:
-            commits = Commits(model=self.model, epoch=self.epoch, tokens=self._committed)
-            self.send(FRONT_END, commits)
-            self._committed = []
+            told, self._committed = self._committed, []
+            queue = self.pressure.own(self.scheduler.sequences)
+            self.send(
+                FRONT_END, Commits(model=self.model, epoch=self.epoch, tokens=told, queue=queue)
+            )
         if plain:
             self.meter.timed(len(chunks), self.stopwatch_ms() - started)
         return True
@@ -254,6 +263,7 @@ class Subserver:
         return [("own" if row.sequence.state.home is None else "borrowed", row) for row in rows]
 
     def _signals(self, task: plan_.Signals, rows: list[Row]) -> list[tuple[Label, Row]]:
+        self.pressure.show(rows, self.scheduler.sequences)
         self.router.evaluate(rows)
         return [("next", row) for row in rows]
 
@@ -281,7 +291,7 @@ class Subserver:
         )
         if decision.target is None and end != "stop":
             end = "stop"
-        before = sequence.state
+        before, loads = sequence.state, self.pressure.read(row)
         sequence.state = advance(before, decision, row.windows, ended=end is not None)
         row.advanced = True
         if end is None:
@@ -298,6 +308,7 @@ class Subserver:
                 logprob=row.logprob,
                 top=row.top,
                 signals=row.signals,
+                loads=loads,
                 state=sequence.state,
                 finish=end,
             )
@@ -315,8 +326,9 @@ class Subserver:
         for row in rows:
             sequence = row.sequence
             if not row.advanced:
-                before = sequence.state
-                sequence.state = advance(before, _decision(row), row.windows, ended=False)
+                before, loads = sequence.state, self.pressure.read(row)
+                after = advance(before, _decision(row), row.windows, ended=False)
+                sequence.state = msgspec.structs.replace(after, loads=loads)
                 self.meter.moved(before, sequence.state, kept=False)
             peer = sequence.state.owner
             assert peer in task.peers, (peer, task.peers)
@@ -332,6 +344,7 @@ class Subserver:
                 tokens=sequence.tokens[start:],
                 seen=sequence.seen,
                 state=sequence.state,
+                queues=self.pressure.told(self.scheduler.sequences),
             )
             self.send(peer, handoff)
         return []

@@ -24,6 +24,9 @@ class TracedToken(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None  # of the policy's source
     logprob: float  # of the token under the raw distribution of its model
     signals: dict[str, float]
+    loads: list[dict[int, float]] | UnsetType = (
+        UNSET  # load signals by step at this position, by node; only of policies that read them
+    )
 
 
 class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,7 @@ class RouteReport(msgspec.Struct, frozen=True, kw_only=True):
     handoffs: int | UnsetType = UNSET
     tokens_by_model: dict[str, int] | UnsetType = UNSET
     tokens_by_rule: list[RuleCount] | UnsetType = UNSET
+    reproducible: bool | UnsetType = UNSET  # false where rules read load; left out otherwise
     trace: list[TracedToken] | UnsetType = UNSET  # only where the request asks for it
 
 
@@ -88,8 +92,10 @@ class TextLogprobs(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of a text completion, or of a piece of it; one entry a token in each list."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]] | None  # the token itself is always among them
+    token_logprobs: list[
+        float | None
+    ]  # null for a prompt's first token, which nothing stands before
+    top_logprobs: list[dict[str, float] | None] | None  # the token itself is always among them
     text_offset: list[int]  # characters of the choice's text before the token
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
+from tokenrouter.plan.nodes import reads_load
 from tokenrouter.plan.structs import Plan
 from tokenrouter.server.replies import (
     CompletionTokensDetails,
@@ -22,6 +23,7 @@ class Reporter:
 
     def __init__(self, plan: Plan) -> None:
         self._models = [model.name for model in plan.models]
+        self._reproducible = False if reads_load(plan) else UNSET
         self._lines = {(rule.model, rule.rule): rule.line for rule in plan.provenance.rules}
 
     def usage(self, n_prompt_tokens: int, transcripts: Sequence[Transcript]) -> Usage:
@@ -49,6 +51,7 @@ class Reporter:
                 name: transcript.by_model[model] for model, name in enumerate(self._models)
             },
             tokens_by_rule=self._by_rule(transcript),
+            reproducible=self._reproducible,
             trace=UNSET if tokens is None else self.trace(tokens),
         )
 
@@ -79,6 +82,7 @@ class Reporter:
                 line=self.line(token.model, token.rule),
                 logprob=token.logprob,
                 signals=token.signals,
+                loads=token.loads or UNSET,
             )
             for token, text in tokens
         ]

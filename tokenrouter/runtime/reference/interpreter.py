@@ -61,6 +61,8 @@ class Request:
     tried: set[int] = field(default_factory=set)  # models that dropped this position's candidate
     stay: Stay | None = None
     slack: Slack = field(default_factory=Slack)  # at this position so far
+    loads: Sequence[Sequence[Mapping[int, float]]] = ()  # as recorded, by position, by step
+    asked: int = 0  # steps at this position, the start rules counted as one of the first
 
     def hand_to(self, model: int) -> None:
         """Give the next decision to a model; where it is there already, nothing is handed over."""
@@ -105,8 +107,9 @@ class Reference:
         sampling: Sampling,
         params: Mapping[str, float | bool] | None = None,
         metadata: Mapping[str, s.Value] | None = None,
+        loads: Sequence[Sequence[Mapping[int, float]]] = (),
     ) -> Trace:
-        """Return the whole output of one request."""
+        """Return the whole output of one request; `loads` are the load signals that a served one read (`Token.loads`)."""
         plan = self.plan
         given = dict(params or {})
         chosen: list[s.Value] = [given.get(param.name, param.value) for param in plan.params]
@@ -119,6 +122,7 @@ class Reference:
             vars=[v.Known(var.value, exact=True) for var in plan.vars],
             counts=[0] * len(plan.models),
             windows=[{} for _ in plan.models],
+            loads=loads,
         )
         request.owner = self._first(request)
         forwards = [0] * len(plan.models)
@@ -138,7 +142,11 @@ class Reference:
         return _drawn(rule.go, draws.uniform(request.sampling.seed, 0, 0, draws.MIX))
 
     def _seen(self, request: Request, model: int) -> v.Step:
+        position, step = len(request.output), request.asked
+        recorded = request.loads[position] if position < len(request.loads) else ()
+        request.asked += 1
         return v.Step(
+            load=recorded[step] if step < len(recorded) else {},
             model=model,
             seed=request.sampling.seed,
             position=len(request.output),
@@ -175,6 +183,7 @@ class Reference:
         request.counts[model] += 1
         request.vars = assigned
         request.tried.clear()
+        request.asked = 0
         request.slack = Slack()
         if finish := self._ended(request, candidate.token, action):
             return finish

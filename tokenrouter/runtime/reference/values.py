@@ -44,6 +44,7 @@ class Step:
     text: str = ""  # of the candidate
     head: Callable[[int], float] | None = None  # a router head by its index
     special: bool = False  # whether the candidate is a control token
+    load: Mapping[int, float] = field(default_factory=dict)  # load signals as recorded, by node
 
 
 @dataclass(eq=False, slots=True)
@@ -92,6 +93,12 @@ class Evaluator:
             case s.Not():
                 operand = self.known(node.of)
                 return Known(not operand.value, operand.exact)
+            case s.Signal(name="queue" | "elapsed"):
+                if at not in self.step.load:
+                    raise BeyondReference(
+                        f"`{node.name}` was not recorded at position {self.step.position}, and cannot be known otherwise"
+                    )
+                return Known(self.step.load[at], exact=True)
             case _:
                 return self._leaf(node)
 
