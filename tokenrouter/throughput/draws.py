@@ -58,52 +58,102 @@ def binomial(steps: Floats, b: Ints, u: Floats) -> Ints:
     return np.asarray(np.searchsorted(steps, b + u, side="right") - b * (b - 1) // 2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Way:
-    """One destination of a station: the share of those that took none before it, and its stream."""
+    """One destination of each station of a group: the share of those that took none before it, and their streams."""
 
-    target: int
+    targets: Ints  # [G]
     steps: Floats | None  # None: all that are left go here
-    stream: int
+    streams: Ints  # [G]
+    apart: bool  # whether no two stations of the group have the same target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Stations whose requests split by equal shares, drawn together: most phases of a stay."""
+
+    stations: Ints  # [G]
+    models: Ints  # [G]
+    ways: list[Way]
 
 
 class Router:
     """Routes finished requests of a system; `copy` [R] names the luck of each column."""
 
     def __init__(self, system: System, copy: Ints, seed: int) -> None:
-        self.model_of = system.model_of.tolist()
-        self.ways: list[list[Way]] = []
-        streams = 0
-        for row in system.p:
-            left, ways = 1.0, []
-            targets = np.flatnonzero(row > 0).tolist()
-            for target in targets[:-1]:
-                steps = binomial_steps(system.n, min(1.0, float(row[target]) / left))
-                ways.append(Way(target, steps, streams))
-                left -= float(row[target])
-                streams += 1
-            self.ways.append([*ways, Way(targets[-1], None, 0)])
-        names = np.arange(streams, dtype=np.uint64)[:, None] * np.uint64(2**32)
+        members: dict[tuple[float, ...], list[int]] = {}
+        streams: list[range] = []
+        n = 0
+        for station, row in enumerate(system.p):
+            shares = _shares(row)
+            members.setdefault(shares, []).append(station)
+            streams.append(range(n, n + len(shares)))
+            n += len(shares)
+        self.groups = [
+            _group(system, np.array(stations), shares, [streams[s] for s in stations])
+            for shares, stations in members.items()
+        ]
+        names = np.arange(n, dtype=np.uint64)[:, None] * np.uint64(2**32)
         salt = mix(np.array([seed + 1], dtype=np.uint64))
         self.keys = mix(mix(names + copy.astype(np.uint64) + salt) ^ salt)
         self.index = np.zeros((system.n_models, len(copy)), dtype=np.int64)
 
     def route(self, k: Ints, done: Ints, finished: npt.NDArray[np.bool_]) -> None:
         """Add the requests `done` [S, R] to those that wait, `k`; `finished` [M, R] counts completions."""
-        for station, ways in enumerate(self.ways):
-            if ways[0].steps is None:
-                k[ways[0].target] += done[station]
+        for group in self.groups:
+            own = done[group.stations]
+            if group.ways[0].steps is None:
+                _add(k, group.ways[0], group.ways[0].targets, slice(None), own)
                 continue
-            at = np.flatnonzero(done[station])
+            rows, at = np.nonzero(own)
             if not len(at):
                 continue
-            left = done[station, at]
-            index = self.index[self.model_of[station], at]
-            for way in ways:
+            left = own[rows, at]
+            index = self.index[group.models[rows], at]
+            for way in group.ways:
                 if way.steps is None:
-                    k[way.target, at] += left
+                    _add(k, way, way.targets[rows], at, left)
                     break
-                taken = binomial(way.steps, left, uniform(self.keys[way.stream, at], index))
-                k[way.target, at] += taken
+                luck = uniform(self.keys[way.streams[rows], at], index)
+                taken = binomial(way.steps, left, luck)
+                _add(k, way, way.targets[rows], at, taken)
                 left = left - taken
         self.index += finished
+
+
+def _shares(row: Floats) -> tuple[float, ...]:
+    """Return for all destinations but the last the share of those that took none before it."""
+    left, shares = 1.0, []
+    for target in np.flatnonzero(row > 0).tolist()[:-1]:
+        shares.append(min(1.0, float(row[target]) / left))
+        left -= float(row[target])
+    return tuple(shares)
+
+
+def _group(
+    system: System, stations: Ints, shares: tuple[float, ...], streams: list[range]
+) -> Group:
+    targets = np.array([np.flatnonzero(system.p[s] > 0) for s in stations]).T
+    ways = []
+    for at, own in enumerate(targets):
+        last = at == len(shares)
+        ways.append(
+            Way(
+                targets=own,
+                steps=None if last else binomial_steps(system.n, shares[at]),
+                streams=np.array([0 if last else names[at] for names in streams]),
+                apart=len(set(own.tolist())) == len(own),
+            )
+        )
+    return Group(stations, system.model_of[stations], ways)
+
+
+def _add(k: Ints, way: Way, targets: Ints, at: Ints | slice, n: Ints) -> None:
+    """Add n requests to k[targets, at], also where a place is named twice."""
+    if way.apart:
+        k[targets, at] += n
+    elif isinstance(at, slice):
+        np.add.at(k, targets, n)
+    else:
+        some = np.flatnonzero(n)
+        np.add.at(k, (targets[some], at[some]), n[some])

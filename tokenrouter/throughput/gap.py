@@ -81,14 +81,14 @@ def optimality_gap(system: System, n: int, under: Solution) -> float | None:
     return max(0.0, 1 - under.tokens_per_s / best)
 
 
-def most_requests(system: System) -> int | None:
+def most_requests(system: System, most_states: int = MOST_STATES) -> int | None:
     """Return the largest number of requests, up to 4, whose decisions can all be listed; None where none can."""
     fits = None
     if system.n_models > MOST_MODELS:
         return None
     for n in range(1, min(MOST_REQUESTS, system.n) + 1):
         try:
-            _decisions(system, n, MOST_STATES)
+            _decisions(system, n, most_states)
         except TooManyStates:
             break
         fits = n

@@ -33,7 +33,8 @@ MOST_EXACT = 60  # vectors that are solved exactly
 MOST_ASKED = 3_000  # where only the exact solver was asked for
 EXACT_STATES = 1_500  # of the chain without windows, for which that is quicker than a contest
 LEADERS = 2  # whose neighbours are tried
-MOST_WARM_UP = 600  # events, in a contest
+MOST_WARM_UP = 600  # events, in the last round of a contest
+EARLY_WARM_UP = 200  # events, in the rounds before it, which only drop the worst
 
 
 class Round(NamedTuple):
@@ -136,7 +137,7 @@ def _contests(
             jobs,
             copies=size.copies,
             events=size.events,
-            warm_up=warm_up,
+            warm_up=warm_up if last else min(warm_up, EARLY_WARM_UP),
             seed=sampled.SEED + at,
         )
         first = 0

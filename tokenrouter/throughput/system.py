@@ -43,6 +43,7 @@ class System:
     start: int  # the station where all wait at first
     quantum_s: float  # delta, seconds
     plain: bool  # whether station s is model s
+    stations_of: list[Ints]  # by model, its stations
 
     @property
     def n_models(self) -> int:
@@ -101,6 +102,7 @@ def build(spec: Spec) -> System:
         start=int(np.argmax(entry(spec))),
         quantum_s=spec.delta_ms / 1000,
         plain=model_of.tolist() == list(range(n_models)),
+        stations_of=[np.flatnonzero(model_of == model) for model in range(n_models)],
     )
 
 
@@ -116,8 +118,9 @@ def by_model(system: System, at_stations: Ints) -> Ints:
     """Return [S, R] summed over the stations of each model: [M, R]; the argument itself where the two are one."""
     if system.plain:
         return at_stations
-    out = np.zeros((system.n_models, at_stations.shape[1]), dtype=np.int64)
-    np.add.at(out, system.model_of, at_stations)
+    out = np.empty((system.n_models, at_stations.shape[1]), dtype=np.int64)
+    for model, own in enumerate(system.stations_of):
+        at_stations[own].sum(axis=0, out=out[model])
     return out
 
 

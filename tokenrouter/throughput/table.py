@@ -18,6 +18,8 @@ from tokenrouter.throughput.search import QUICK, ROUNDS, meets, search
 from tokenrouter.throughput.spec import Solution, Spec
 from tokenrouter.throughput.system import build
 
+QUICK_STATES = 2_000  # of the chain of all launch policies, where somebody waits for the answer
+
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Windows and predictions for every number of active requests."""
@@ -75,7 +77,7 @@ def _solve(spec: Spec, *, quick: bool) -> Table:
     solutions = search(system, counts, spec.objective, spec.solver, QUICK if quick else ROUNDS)
     speeds = fill(counts, [s.tokens_per_s for s in solutions])
     enough = [n for n, t in enumerate(speeds, 1) if meets(spec.objective, n, t)]
-    gap_at = most_requests(system)
+    gap_at = most_requests(system, QUICK_STATES) if quick else most_requests(system)
     loss = None
     if gap_at is not None:
         at = max(i for i, n in enumerate(counts) if n <= gap_at)
