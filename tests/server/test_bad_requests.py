@@ -64,7 +64,28 @@ def test_a_body_that_is_no_request(server, path, body):
         '"max_tokens": 100000',
         '"max_tokens": 99999999999999999999999',
         '"route": {"params": {"tua": 1}}',
-        '"response_format": {"type": "json_object"}',
+        '"logit_bias": {"-1": 1}',
+        '"logit_bias": {"x": 1}',
+        '"logit_bias": {"5": 1e400}',
+        '"logit_bias": {"5": 101}',
+        '"logit_bias": [5]',
+        '"presence_penalty": 2.1',
+        '"repetition_penalty": 0',
+        '"repetition_penalty": 1e400',
+        '"response_format": {"type": "xml"}',
+        '"response_format": {"type": "json_schema"}',
+        '"response_format": {"type": "json_object", "json_schema": {}}',
+        '"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}',
+        '"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "http://x/y"}}}',
+        '"response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "(?=x)"}}}',
+        '"regex": "(ab"',
+        '"regex": ""',
+        '"regex": "(?=x)x"',
+        '"grammar": "start: missing"',
+        '"grammar": "begin: /x/"',
+        '"ignore_eos": true, "regex": "ab"',
+        '"grammar": "start: /x/", "regex": "ab"',
+        '"echo": 1',
     ],
 )
 def test_a_field_that_cannot_be_served(server, fields):
@@ -74,7 +95,7 @@ def test_a_field_that_cannot_be_served(server, fields):
 
     error = refused(server.post("/v1/completions", content=body, headers=JSON))
 
-    assert error["param"] and error["param"].startswith((name, "prompt"))
+    assert error["param"] and error["param"].startswith((name, "prompt", "regex")), error
 
 
 @pytest.mark.parametrize(

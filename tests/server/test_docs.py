@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tokenrouter.commands import run, serve
-from tokenrouter.server import protocol, service
+from tokenrouter.server import guided, protocol, service
 from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, ChatRequest, CompletionRequest
 
 TEXT = (Path(__file__).parents[2] / "docs/serving.md").read_text(encoding="utf-8")
@@ -47,6 +47,8 @@ def test_every_option_is_documented(verb):
         (protocol.MAX_STOPS, "up to 64 of"),
         (protocol.MAX_STOP_CHARS, "up to 1,024 characters"),
         (protocol.MAX_STOP_IDS, "up to 256 ids"),
+        (protocol.MAX_BIASES, "up to 1,024 ids"),
+        (guided.MAX_GRAMMAR_CHARS, "at most 65,536 characters"),
         (protocol.MAX_TOP_LOGPROBS, "text: 0 to 20"),
         (protocol.MAX_METADATA, "up to 32 texts"),
         (protocol.MAX_METADATA_CHARS, "bools of up to 1,024 characters"),

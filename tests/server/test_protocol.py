@@ -152,7 +152,9 @@ def test_what_is_not_supported_is_refused_and_taken_where_it_asks_for_nothing(fi
 def test_every_field_is_either_read_or_named_as_without_effect_or_unsupported():
     used = {"model", "n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k"}
     used |= {"min_p", "seed", "stop", "stop_token_ids", "ignore_eos", "stream", "stream_options"}
-    used |= {"route", "prompt", "messages", "logprobs", "top_logprobs"}
+    used |= {"route", "prompt", "messages", "logprobs", "top_logprobs", "echo", "logit_bias"}
+    used |= {"presence_penalty", "frequency_penalty", "repetition_penalty"}
+    used |= {"response_format", "regex", "grammar"}
 
     for kind in (CompletionRequest, ChatRequest):
         assert set(kind.__struct_fields__) <= used | set(NEUTRAL) | set(NO_EFFECT)

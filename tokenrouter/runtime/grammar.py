@@ -71,7 +71,7 @@ class Grammars:
 
     def check(self, grammar: str) -> None:
         """Compile a grammar, which may take a while; raises GrammarError. Needs no other thread to stay away."""
-        self._compiled(grammar)
+        Matcher(self._compiled(grammar), self._size, self._eos).allowed()
 
     def matcher(self, grammar: str) -> Matcher:
         """Return a matcher before its first token."""

@@ -46,6 +46,7 @@ class Work:
     metadata: Metadata
     stops: Automaton
     traced: bool
+    echoes: bool  # whether each choice begins with its prompt
     n_top_logprobs: int | None  # None where no log probabilities are asked for
 
 
@@ -63,16 +64,21 @@ def prepare(
     prompts: Sequence[list[int]],
     max_tokens: int | None,
     field: str,
+    grammar: str = "",
 ) -> Work:
     """Return the work; `max_tokens` None takes all that is left, `field` names where the prompts stand."""
     n = request.n or 1
+    check_ids(limits, request)
     for prompt in prompts:
         _check_prompt(limits, prompt, max_tokens, field)
     route = request.route or RouteOptions()
     seed = _seed(request)
     return Work(
         jobs=[
-            Job(prompt, _sampling(limits, request, len(prompt), max_tokens, choice_seed(seed, i)))
+            Job(
+                prompt,
+                _sampling(limits, request, len(prompt), max_tokens, choice_seed(seed, i), grammar),
+            )
             for prompt in prompts
             for i in range(n)
         ],
@@ -82,6 +88,7 @@ def prepare(
         metadata=_metadata(plan, route.metadata or {}),
         stops=Automaton(request.stops),
         traced=request.traces,
+        echoes=request.echoes,
         n_top_logprobs=request.n_top_logprobs,
     )
 
@@ -173,21 +180,39 @@ def _seed(request: GenerationRequest) -> int:
     )  # more would not survive a client that reads JSON numbers as doubles
 
 
-def _sampling(
-    limits: Limits, request: GenerationRequest, n_prompt: int, max_tokens: int | None, seed: int
-) -> Sampling:
-    stop_ids = sorted(set(request.stop_token_ids or ()))
+def check_ids(limits: Limits, request: GenerationRequest) -> None:
+    """Refuse ids that the vocabulary does not have."""
     size = limits.vocabulary
-    if stop_ids and not 0 <= stop_ids[0] <= stop_ids[-1] < size:
-        raise bad_request(f"a stop token id is outside 0..{size - 1}", "stop_token_ids")
+    for field, ids in (
+        ("stop_token_ids", request.stop_token_ids),
+        ("logit_bias", request.logit_bias),
+    ):
+        if any(not 0 <= id_ < size for id_ in ids or ()):
+            raise bad_request(f"an id of `{field}` is outside 0..{size - 1}", field)
+
+
+def _sampling(
+    limits: Limits,
+    request: GenerationRequest,
+    n_prompt: int,
+    max_tokens: int | None,
+    seed: int,
+    grammar: str,
+) -> Sampling:
     return Sampling(
         seed=seed,
         temperature=1.0 if request.temperature is None else request.temperature,
         top_p=1.0 if request.top_p is None else request.top_p,
-        top_k=min(max(0, request.top_k or 0), size),
+        top_k=min(max(0, request.top_k or 0), limits.vocabulary),
         min_p=request.min_p or 0.0,
         max_tokens=limits.context - n_prompt if max_tokens is None else max_tokens,
         ignore_eos=bool(request.ignore_eos),
-        stop_ids=stop_ids,
+        stop_ids=sorted(set(request.stop_token_ids or ())),
         top_logprobs=request.n_top_logprobs or 0,
+        presence_penalty=request.presence_penalty or 0.0,
+        frequency_penalty=request.frequency_penalty or 0.0,
+        repetition_penalty=request.repetition_penalty or 1.0,
+        logit_bias=request.logit_bias or {},
+        grammar=grammar,
+        prompt_logprobs=request.n_top_logprobs if request.echoes else None,
     )

@@ -6,7 +6,7 @@ Text and chat completions differ in the shape of a choice and in nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
@@ -14,8 +14,9 @@ from typing import Literal, TypedDict
 from msgspec import UNSET, UnsetType
 
 from tokenrouter.server.admission import Work
+from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.generation import Generation, Progress
-from tokenrouter.server.logprobs import LogprobWriter
+from tokenrouter.server.logprobs import LogprobWriter, joined
 from tokenrouter.server.replies import (
     AnswerMessage,
     ChatChoice,
@@ -28,6 +29,7 @@ from tokenrouter.server.replies import (
     Reply,
     RouteReport,
     TextChoice,
+    TextLogprobs,
     TextReply,
     Usage,
     encode,
@@ -58,6 +60,7 @@ class Answer:
     work: Work
     generation: Generation
     logprobs: list[LogprobWriter]  # by choice
+    id_to_bytes: Callable[[int], bytes]
     created: int
     id: str = ""
     _opened: set[int] = field(default_factory=set)  # choices whose first chunk is sent
@@ -101,7 +104,8 @@ class Answer:
         async with aclosing(self.generation.run()) as run:
             async for progress in run:
                 shown = progress.shown
-                if shown.text or shown.finish or (told and shown.tokens):
+                unopened = self.work.echoes and progress.choice not in self._opened
+                if unopened or shown.text or shown.finish or (told and shown.tokens):
                     yield encode(self._chunk([progress], usage))
         if with_usage:
             yield encode(self._chunk([], self.usage()))
@@ -129,14 +133,31 @@ class Answer:
 
     def _text_choice(self, progress: Progress) -> TextChoice:
         index, (text, tokens, finish) = progress
+        prompt, of_prompt = self._echo(index)
         n_top = self.work.n_top_logprobs
+        told = None if n_top is None else self.logprobs[index].text(tokens, n_top > 0)
         return TextChoice(
             index=index,
-            text=text,
+            text=prompt + text,
             finish_reason=finish,
-            logprobs=None if n_top is None else self.logprobs[index].text(tokens, n_top > 0),
+            logprobs=joined(of_prompt, told) if of_prompt and told else told,
             route=self._progress_route(progress),
         )
+
+    def _echo(self, index: int) -> tuple[str, TextLogprobs | None]:
+        """Return what a choice begins with, once: its prompt where the request asks for it."""
+        if not self.work.echoes or index in self._opened:
+            return "", None
+        self._opened.add(index)
+        prompt, n_top = self.work.jobs[index].prompt, self.work.n_top_logprobs
+        detokenizer = Detokenizer(self.id_to_bytes)
+        texts = [detokenizer.feed(id_) for id_ in prompt]
+        texts[-1] += detokenizer.flush()
+        of_prompt = None
+        if n_top is not None:
+            places = self.generation.places[index]
+            of_prompt = self.logprobs[index].echo(prompt, texts, places, n_top > 0)
+        return "".join(texts), of_prompt
 
     def _piece(self, progress: Progress) -> ChatPiece:
         index, (text, tokens, finish) = progress

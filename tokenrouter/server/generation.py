@@ -10,8 +10,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple
 
+import msgspec
+
 from tokenrouter.runtime.client import Client, Ticket
 from tokenrouter.runtime.errors import RequestRefused, SubserverLost
+from tokenrouter.runtime.messages import Place
 from tokenrouter.server.admission import Job, Work
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import ApiError, bad_request, failed, not_ready, overloaded
@@ -39,6 +42,7 @@ class Generation:
         self.transcripts = [
             Transcript(new_detokenizer(), StopMatcher(work.stops)) for _ in work.jobs
         ]
+        self.places: list[list[Place]] = [[] for _ in work.jobs]  # of the prompts, where asked for
         self._queue: asyncio.Queue[Progress | ApiError] = asyncio.Queue()
 
     async def run(self) -> AsyncGenerator[Progress, None]:
@@ -47,10 +51,11 @@ class Generation:
         tickets: list[Ticket] = []
         try:
             for choice, job in enumerate(self._work.jobs):
-                if job.sampling.max_tokens == 0:
+                scores = job.sampling.prompt_logprobs is not None
+                if job.sampling.max_tokens == 0 and not scores:
                     self._queue.put_nowait(Progress(choice, Shown("", [], "length")))
                     continue
-                ticket = self._submit(job)
+                ticket = self._submit(_at_least_one(job))
                 tickets.append(ticket)
                 tasks.append(asyncio.create_task(self._follow(choice, ticket)))
             left = len(self._work.jobs)
@@ -86,6 +91,10 @@ class Generation:
         transcript = self.transcripts[choice]
         try:
             async for token in ticket:
+                self.places[choice] = self.places[choice] or token.prompt
+                if self._work.jobs[choice].sampling.max_tokens == 0:
+                    self._queue.put_nowait(Progress(choice, Shown("", [], "length")))
+                    return
                 shown = transcript.feed(token)
                 if transcript.stopped_by_text:
                     self._client.abort(ticket.request)
@@ -101,6 +110,13 @@ class Generation:
             self._queue.put_nowait(failed("the server failed; its log says how"))
         else:
             self._queue.put_nowait(failed("the request was ended before it was finished"))
+
+
+def _at_least_one(job: Job) -> Job:
+    """Return a job that takes a step: where only the prompt's worth is asked for, one token is written and dropped."""
+    if job.sampling.max_tokens:
+        return job
+    return job._replace(sampling=msgspec.structs.replace(job.sampling, max_tokens=1))
 
 
 def _refusal(error: RequestRefused) -> ApiError:

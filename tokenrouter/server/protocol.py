@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ MAX_STOP_IDS = 256
 MAX_METADATA = 32
 MAX_METADATA_CHARS = 1024
 MAX_TOP_LOGPROBS = 20
+MAX_BIASES = 1024
 SEED_LOW, SEED_HIGH = -(2**63), 2**64 - 1
 
 NO_EFFECT = (
@@ -41,15 +42,9 @@ NO_EFFECT = (
 )
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
     "length_penalty": (1,),
-    "logit_bias": ({},),
-    "echo": (False,),
     "suffix": ("",),
     "best_of": (1,),
-    "response_format": ({"type": "text"},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "functions": ([],),
@@ -64,6 +59,8 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 
 TopLogprobs = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOP_LOGPROBS)]
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+Bias = Annotated[float, msgspec.Meta(ge=-100, le=100)]
 Metadata = dict[str, str | float | bool]
 
 
@@ -72,6 +69,22 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
+
+
+class JsonSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schema under a name; `strict` has no effect, since it is always kept to."""
+
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None  # None is any object
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the answer must be."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
 
 
 class RouteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,6 +105,13 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None  # -1 and 0 are off
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=10)] | None = None
+    logit_bias: dict[int, Bias] | None = None
+    response_format: ResponseFormat | None = None
+    regex: str | None = None
+    grammar: str | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
@@ -109,12 +129,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     prompt_cache_retention: str | None = None
     parallel_tool_calls: bool | None = None
 
-    frequency_penalty: Any = None
-    presence_penalty: Any = None
-    repetition_penalty: Any = None
     length_penalty: Any = None
-    logit_bias: Any = None
-    response_format: Any = None
     min_tokens: Any = None
 
     @property
@@ -135,6 +150,11 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return None
 
     @property
+    def echoes(self) -> bool:
+        """Whether the answer begins with the prompt."""
+        return False
+
+    @property
     def traces(self) -> bool:
         """Whether the answer holds model, rule and signals of each token."""
         return bool(self.route and self.route.trace)
@@ -146,7 +166,7 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unk
     prompt: str | list[str | int | list[int]]
     logprobs: TopLogprobs | None = None  # 0 tells of the tokens themselves
 
-    echo: Any = None
+    echo: bool | None = None
     suffix: Any = None
     best_of: Any = None
 
@@ -154,6 +174,11 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True, forbid_unk
     def n_top_logprobs(self) -> int | None:
         """As many as `logprobs` says."""
         return self.logprobs
+
+    @property
+    def echoes(self) -> bool:
+        """As `echo` says."""
+        return bool(self.echo)
 
     def prompts(self) -> list[str | list[int]]:
         """The prompts, one or several, as text or as token ids."""
@@ -271,7 +296,7 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 Request = GenerationRequest | TokenizeRequest | DetokenizeRequest
 R = TypeVar("R", bound=Request)
-_PLACE = re.compile(r" - at `\$\.?(.*)`$")
+_PLACE = re.compile(r" - at (?:`key` in )?`\$\.?(.*)`$")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
 
 
@@ -321,6 +346,8 @@ def _check(request: GenerationRequest) -> None:
     for stop in request.stops:
         if not 0 < len(stop) <= MAX_STOP_CHARS:
             raise bad_request(f"a stop string has 1 to {MAX_STOP_CHARS} characters", "stop")
+    if len(request.logit_bias or ()) > MAX_BIASES:
+        raise bad_request(f"`logit_bias` holds more than {MAX_BIASES} ids", "logit_bias")
     if len(request.stop_token_ids or ()) > MAX_STOP_IDS:
         raise bad_request(f"`stop_token_ids` holds more than {MAX_STOP_IDS} ids", "stop_token_ids")
 

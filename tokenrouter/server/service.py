@@ -16,11 +16,13 @@ from tokenrouter.errors import TokenRouterError
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.client import Client
+from tokenrouter.runtime.grammar import GrammarError, Grammars
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.answer import Answer
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import bad_request, no_such_model, not_ready
 from tokenrouter.server.generation import Generation
+from tokenrouter.server.guided import guide
 from tokenrouter.server.logprobs import LogprobWriter
 from tokenrouter.server.protocol import (
     ChatRequest,
@@ -42,6 +44,7 @@ from tokenrouter.server.report import Reporter
 
 DEFAULT_MAX_TOKENS = 16  # of a text completion, as OpenAI's
 BODY_LIMIT_BYTES = 4 << 20
+COMPILING = 2  # grammars at once
 LONG_TEXT = 4096  # characters from which on tokenizing leaves the event loop
 
 
@@ -57,6 +60,12 @@ class Service:
     body_limit_bytes: int = BODY_LIMIT_BYTES
     created: int = field(default_factory=lambda: int(time.time()))
     draining: bool = False
+    _grammars: Grammars = field(init=False)
+    _compiling: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, COMPILING))
+
+    def __post_init__(self) -> None:
+        tokenizer = self.plan.tokenizer
+        self._grammars = Grammars(lambda: self.tokenizer, tokenizer.size, tokenizer.eos_ids)
 
     def check_ready(self) -> None:
         """Refuse while nothing can be served."""
@@ -132,7 +141,21 @@ class Service:
         else:
             assert isinstance(request, CompletionRequest), request
             prompts, field = [await self._ids(p) for p in request.prompts()], "prompt"
-        return prepare(self.plan, self.limits, request, prompts, _max_tokens(request), field)
+        most, grammar = _max_tokens(request), await self._grammar(request)
+        return prepare(self.plan, self.limits, request, prompts, most, field, grammar)
+
+    async def _grammar(self, request: GenerationRequest) -> str:
+        """Return the grammar that the answer must follow, compiled once beside the event loop to see that it can be."""
+        asked = guide(request)
+        if asked is None:
+            return ""
+        async with self._compiling:
+            try:
+                grammar = asked.spell(asked.text)
+                await asyncio.to_thread(self._grammars.check, grammar)
+            except GrammarError as error:
+                raise bad_request(f"`{asked.field}`: {error}", asked.field) from error
+        return grammar
 
     async def _ids(self, prompt: str | list[int]) -> list[int]:
         return await self.encode(prompt) if isinstance(prompt, str) else prompt
@@ -159,6 +182,7 @@ class Service:
             work=work,
             generation=Generation(self.client, work, self._new_detokenizer),
             logprobs=[LogprobWriter(self.tokenizer.id_to_bytes, self.hidden) for _ in work.jobs],
+            id_to_bytes=self.tokenizer.id_to_bytes,
             created=int(time.time()),
         )
 
