@@ -1,5 +1,7 @@
 """`trc test`: what passed, what failed and why, and which rules no case fires."""
 
+import json
+
 import pytest
 
 from tokenrouter import cli
@@ -54,7 +56,7 @@ def test_a_failing_case_tells_expected_got_and_the_rule(policy, capsys, golden):
     golden(capsys.readouterr().out)
 
 
-def test_coverage_names_the_rules_that_no_passed_case_fires(policy, capsys, golden):
+def test_coverage_counts_the_passed_cases_of_each_rule(policy, capsys, golden):
     assert cli.main(["test", str(policy), "--coverage"]) == 0
     golden(capsys.readouterr().out)
 
@@ -71,3 +73,27 @@ def test_a_policy_with_errors_is_not_tested(policy, capsys):
 
     assert cli.main(["test", str(policy)]) == 1
     assert "TR2201" in capsys.readouterr().err
+
+
+def test_json_tells_each_case_and_rule_for_a_machine(policy, capsys):
+    policy.write_text(
+        POLICY.replace("entropy = 1 -> commit", "entropy = 1 -> retry large"), encoding="utf-8"
+    )
+
+    assert cli.main(["test", str(policy), "--format", "json"]) == 1
+
+    found = json.loads(capsys.readouterr().out)
+    (told,) = found["policies"]
+    assert (found["passed"], found["failed"]) == (2, 1)
+    assert [case["passed"] for case in told["cases"]] == [True, False, True]
+    failed = told["cases"][1]
+    assert (failed["expected"], failed["got"]) == ("retry large", "commit")
+    assert failed["rule"] == {"index": 1, "line": 11, "text": "otherwise -> commit"}
+    assert [rule["passed_cases"] for rule in told["rules"]] == [1, 0, 0, 1]
+
+
+def test_json_of_a_file_without_tests_is_whole_too(policy, capsys):
+    policy.write_text(POLICY.partition("test ")[0], encoding="utf-8")
+
+    assert cli.main(["test", str(policy), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["policies"][0]["cases"] == []

@@ -152,7 +152,7 @@ def test_the_start_is_tested_too():
     assert not outcome(policy(case(None, large, prompt=50), start=start)).passed
 
 
-def test_coverage_names_the_rules_that_no_passed_case_fires():
+def test_coverage_counts_the_passed_cases_that_fire_each_rule():
     made = policy(
         case("small", RETRY, entropy=3.0, margin=0.2),
         case("small", RETRY, entropy=1.0),
@@ -162,9 +162,11 @@ def test_coverage_names_the_rules_that_no_passed_case_fires():
 
     outcomes = list(trial.run(auto, made))
 
-    assert [(model, rule.text) for model, rule in trial.unfired(auto, outcomes)] == [
-        ("small", "otherwise -> commit"),
-        ("large", "otherwise -> commit"),
+    assert [(model, n) for model, _, n in trial.coverage(auto, outcomes)] == [
+        ("small", 1),
+        ("small", 0),
+        ("large", 1),
+        ("large", 0),
     ]
 
 

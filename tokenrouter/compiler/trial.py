@@ -8,6 +8,7 @@ classes (no given text is taken for a control token: say `class is special`). A 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -67,13 +68,13 @@ def run(auto: Automaton, policy: hir.Policy) -> Iterator[Outcome]:
                 yield _at(auto, routes, test, case)
 
 
-def unfired(auto: Automaton, outcomes: Sequence[Outcome]) -> list[tuple[str, ir.Rule]]:
-    """Return the rules of the policy that no passed case made fire, with their models."""
-    fired = {(o.case.model, o.rule) for o in outcomes if o.passed}
+def coverage(auto: Automaton, outcomes: Sequence[Outcome]) -> list[tuple[str, ir.Rule, int]]:
+    """Return the rules of the policy with their models, and how many passed cases fired each."""
+    fired = Counter((o.case.model, o.rule) for o in outcomes if o.passed)
     return [
-        (state.model, rule)
+        (state.model, rule, fired[state.model, index])
         for state, index, rule in auto.rules()
-        if (state.model, index) not in fired and rule.source != "fallback"
+        if rule.source != "fallback"
     ]
 
 
