@@ -327,3 +327,35 @@ policy p {
         ("at small", "end", "nothing more"),
         ("file", "end", "the end"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code", "place"),
+    [
+        ("tua", "2", "TR1008", (1, 1, 4)),
+        ("tau", "abc", "TR1106", (1, 5, 8)),
+        ("tau", "99", "TR1105", (1, 5, 7)),
+        ("tau", "20%", "TR1101", (1, 5, 8)),
+        ("tau", "true", "TR1102", (1, 5, 9)),
+    ],
+)
+def test_a_setting_that_is_wrong_is_shown_as_it_was_given(name, text, code, place):
+    from tokenrouter.diagnostics import PolicyError
+    from tokenrouter.dsl.load import parse_text
+    from tokenrouter.dsl.render import render
+    from tokenrouter.errors import TokenRouterError
+
+    policy = """route 1
+model small { use "s" }
+param tau: nats = 1 in [0, 4]
+policy p { start small at small { when entropy > tau -> stop otherwise -> commit } }
+"""
+
+    with pytest.raises(TokenRouterError) as caught:
+        parse_text(policy, sets={name: text})
+
+    error = caught.value
+    assert isinstance(error, PolicyError)
+    [told] = error.diagnostics
+    assert (told.code, (told.span.line, told.span.column, told.span.end_column)) == (code, place)
+    assert f"1 | {name}={text}\n" in render(told, error.texts)

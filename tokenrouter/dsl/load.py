@@ -128,7 +128,7 @@ def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool
         _header(found, tree)
         declare(scope, tree, tree.file.items, imported)
     resolve(scope)
-    _set(scope, main, sets)
+    _set(scope, files.texts, sets)
     policies = _policies(scope, main)
     _unused(scope, policies, main)
     sound = [read for _, read in policies if read is not None]
@@ -168,23 +168,24 @@ def _header(found: Findings, tree: Tree) -> None:
         )
 
 
-def _set(scope: Scope, main: Tree, sets: Sets) -> None:
+def _set(scope: Scope, texts: dict[str, str], sets: Sets) -> None:
     """Give params the values of `--set`; each is read as the text that it is."""
     for name, text in sets.items():
         entry = scope.get(name, "param")
-        source = Source.of(f"--set {name}", f"route 1 param {name}: x = {text}")
-        span = source.span(len(source.text) - len(text), len(source.text))
+        shown = Source.of(f"--set {name}={text}", f"{name}={text}")  # as it was given
+        texts[shown.name] = shown.text
+        span = shown.span(len(name) + 1, len(shown.text))
         if entry is None:
             scope.found.add(
                 "TR1008",
                 f"there is no param `{name}` to set",
-                source.span(14, 14 + len(name)),
+                shown.span(0, len(name)),
                 help=did_you_mean(name, scope.names("param")),
             )
             continue
         if not isinstance(entry.hir, hir.Param):
             continue
-        tree = parse(source)
+        tree = parse(Source.of(shown.name, f"route 1 param {name}: x = {text}"))
         item = tree.file.items[0] if tree.file.items else None
         if tree.problems or not isinstance(item, ast.Param) or item.value is None or item.bounds:
             scope.found.add(

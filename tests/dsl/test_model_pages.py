@@ -1,0 +1,82 @@
+"""The pages of what only models at hand show: their examples, compiled with tiny models, raise exactly their code."""
+
+import json
+import re
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tests.factories import EOS, save_model
+from tokenrouter.cli import main
+from tokenrouter.dsl.pages import examples, page
+
+USED = re.compile(r'use "(org/[^"]+)"')
+
+
+def other_words(path):
+    """Let two ids of the tokenizer change places."""
+    file = path / "tokenizer.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    vocab = raw["model"]["vocab"]
+    a, b = sorted(vocab, key=vocab.__getitem__)[20:22]
+    vocab[a], vocab[b] = vocab[b], vocab[a]
+    file.write_text(json.dumps(raw), encoding="utf-8")
+
+
+def other_template(path):
+    file = path / "tokenizer_config.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    raw["chat_template"] = "{{ messages[0].content }}"
+    file.write_text(json.dumps(raw), encoding="utf-8")
+
+
+def fewer_rows(path):
+    weights = load_file(path / "model.safetensors")
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    config["vocab_size"] -= 8
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = weights[name][:-8].contiguous()
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+# By code: how the second model of the bad example is made, and what is done to its files then.
+ODD = {
+    "TR4101": ({}, other_words),
+    "TR4102": ({"eos": (EOS, 0)}, None),
+    "TR4103": ({}, other_template),
+    "TR4104": ({}, fewer_rows),
+}
+
+
+def told(text, code, tmp_path, capsys, *, odd):
+    """Return the codes that `trc compile` tells of an example whose models are tiny ones."""
+    for at, name in enumerate(dict.fromkeys(USED.findall(text))):
+        made, change = ODD[code] if odd and at == 1 else ({}, None)
+        path = save_model(tmp_path / name, seed=at, **made)
+        if change:
+            change(path)
+        text = text.replace(name, str(path))
+    policy = tmp_path / "policy.route"
+    policy.write_text(text, encoding="utf-8")
+    done = main(["compile", str(policy), "-o", str(tmp_path / "plan.json")])
+    return done, re.findall(r"^\w+\[(TR\d+)\]", capsys.readouterr().err, re.MULTILINE)
+
+
+@pytest.mark.parametrize("code", ODD)
+def test_the_bad_example_with_such_models_raises_exactly_its_code(code, tmp_path, capsys):
+    done, codes = told(examples(page(code)).bad, code, tmp_path, capsys, odd=True)
+
+    assert codes == [code]
+    assert done == (1 if "\n\nerror\n" in page(code) else 0)
+
+
+@pytest.mark.parametrize("code", ODD)
+def test_the_good_example_with_models_that_fit_is_clean(code, tmp_path, capsys):
+    assert told(examples(page(code)).good, code, tmp_path, capsys, odd=False) == (0, [])
+
+
+def test_every_code_of_models_has_its_example_run():
+    from tokenrouter.diagnostics import CODES
+
+    assert {code for code in CODES if code.startswith("TR41")} == set(ODD)
