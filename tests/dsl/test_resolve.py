@@ -359,3 +359,13 @@ policy p { start small at small { when entropy > tau -> stop otherwise -> commit
     [told] = error.diagnostics
     assert (told.code, (told.span.line, told.span.column, told.span.end_column)) == (code, place)
     assert f"1 | {name}={text}\n" in render(told, error.texts)
+
+
+def test_a_setting_that_is_right_is_no_source_of_the_policy():
+    policy = """route 1
+model small { use "s" }
+param tau: nats = 1 in [0, 4]
+policy p { start small at small { when entropy > tau -> stop otherwise -> commit } }
+"""
+
+    assert set(parse_text(policy, "p.route", sets={"tau": "2"}).texts) == {"p.route"}

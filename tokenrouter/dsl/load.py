@@ -169,45 +169,47 @@ def _header(found: Findings, tree: Tree) -> None:
 
 
 def _set(scope: Scope, texts: dict[str, str], sets: Sets) -> None:
-    """Give params the values of `--set`; each is read as the text that it is."""
+    """Give params the values of `--set`; what is wrong with one is shown as it was given."""
     for name, text in sets.items():
+        shown = Source.of(f"--set {name}={text}", f"{name}={text}")
+        value = _setting(scope, name, text, shown)
         entry = scope.get(name, "param")
-        shown = Source.of(f"--set {name}={text}", f"{name}={text}")  # as it was given
-        texts[shown.name] = shown.text
-        span = shown.span(len(name) + 1, len(shown.text))
-        if entry is None:
-            scope.found.add(
-                "TR1008",
-                f"there is no param `{name}` to set",
-                shown.span(0, len(name)),
-                help=did_you_mean(name, scope.names("param")),
-            )
-            continue
-        if not isinstance(entry.hir, hir.Param):
-            continue
-        tree = parse(Source.of(shown.name, f"route 1 param {name}: x = {text}"))
-        item = tree.file.items[0] if tree.file.items else None
-        if tree.problems or not isinstance(item, ast.Param) or item.value is None or item.bounds:
-            scope.found.add(
-                "TR1106",
-                f"`{text}` is no value for `{name}`",
-                span,
-                help="give a literal, as `0.5` or `20%`",
-            )
-            continue
-        value = value_of(scope, tree, item.value, entry.hir.unit, span)
-        low, high = entry.hir.low, entry.hir.high
         if value is None:
-            continue
-        if (low is not None and value < low) or (high is not None and value > high):
-            scope.found.add(
-                "TR1105",
-                f"`{name}` may be set from {low:g} to {high:g}, not to {text}",
-                span,
-                labels=(Label(entry.span(), "its bounds are declared here"),),
-            )
-            continue
-        entry.hir = replace(entry.hir, value=value)
+            texts[shown.name] = shown.text
+        elif entry is not None and isinstance(entry.hir, hir.Param):
+            entry.hir = replace(entry.hir, value=value)
+
+
+def _setting(scope: Scope, name: str, text: str, shown: Source) -> float | bool | None:
+    """Return a value that a param may have, read as the text that it is; None where it may not."""
+    entry = scope.get(name, "param")
+    if entry is None:
+        scope.found.add(
+            "TR1008",
+            f"there is no param `{name}` to set",
+            shown.span(0, len(name)),
+            help=did_you_mean(name, scope.names("param")),
+        )
+        return None
+    if not isinstance(entry.hir, hir.Param):
+        return None
+    span = shown.span(len(name) + 1, len(shown.text))
+    tree = parse(Source.of(shown.name, f"route 1 param {name}: x = {text}"))
+    item = tree.file.items[0] if tree.file.items else None
+    if tree.problems or not isinstance(item, ast.Param) or item.value is None or item.bounds:
+        message, help_ = f"`{text}` is no value for `{name}`", "give a literal, as `0.5` or `20%`"
+        scope.found.add("TR1106", message, span, help=help_)
+        return None
+    value = value_of(scope, tree, item.value, entry.hir.unit, span)
+    low, high = entry.hir.low, entry.hir.high
+    if value is None:
+        return None
+    if (low is not None and value < low) or (high is not None and value > high):
+        message = f"`{name}` may be set from {low:g} to {high:g}, not to {text}"
+        label = Label(entry.span(), "its bounds are declared here")
+        scope.found.add("TR1105", message, span, labels=(label,))
+        return None
+    return value
 
 
 def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | None]]:
