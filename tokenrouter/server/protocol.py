@@ -200,6 +200,12 @@ class ContentPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     type: str
     text: str | None = None
+    # Of other kinds; named so that the refusal speaks of the kind.
+    image_url: Any = None
+    input_audio: Any = None
+    video_url: Any = None
+    file: Any = None
+    refusal: Any = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
