@@ -8,15 +8,21 @@ import jsonschema
 import pytest
 
 from tokenrouter import cli
+from tokenrouter.commands.check import everything
+from tokenrouter.diagnostics import CODES
 from tokenrouter.dsl.load import examine
+from tokenrouter.dsl.pages import examples, page
 from tokenrouter.dsl.render import Look, render
+from tokenrouter.dsl.report import as_sarif
 
 GOOD = (
     'route 1\nmodel small { use "s" }\npolicy p { start small at small { otherwise -> commit } }\n'
 )
 BAD = GOOD.replace("otherwise ->", 'when token is "🎉" and position = 3 -> stop  otherwise ->')
 
-# The parts of SARIF 2.1.0 that we write, in the words of its schema (which is not at hand offline).
+# The parts of SARIF 2.1.0 that we write, with every bound that its schema sets on them, and nothing else allowed: what these
+# accept the schema of OASIS accepts. That file is not here, since its terms are those of OASIS and not this project's; the
+# examples of all codes were held against it (the version of its errata 01) when this was written, and none broke it.
 REGION = {
     "type": "object",
     "properties": {
@@ -196,6 +202,17 @@ def test_sarif_has_the_shape_of_its_schema(files, capsys):
     [result] = log["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("TR0206", "error")
     assert log["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "TR0206"
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_sarif_of_every_code_has_the_shape_of_its_schema(code):
+    name = f"a folder/é {code}.{'py' if code.startswith('TR6') else 'route'}"
+    found = everything(examples(page(code)).bad, name).diagnostics
+
+    log = as_sarif(found, "1.0")
+
+    jsonschema.validate(log, SARIF, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER)
+    assert len(log["runs"][0]["results"]) == len(found)
 
 
 def test_fix_applies_what_is_safe_and_leaves_what_is_not(files, capsys):
