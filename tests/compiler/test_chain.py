@@ -16,7 +16,7 @@ from tests.compiler.irs import (
     retry,
     then,
 )
-from tests.compiler.walk import kept_tokens
+from tests.compiler.walk import Walk, kept_tokens
 from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.chain import flow
 from tokenrouter.compiler.expr import SignalOf
@@ -126,3 +126,37 @@ def test_chance_is_one_draw_a_step_however_many_rules_ask_for_it():
     )
 
     assert rule_shares(auto, auto.states[0].rules) == pytest.approx([0.2, 0.1, 0.3, 0.4])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_the_chain_expects_is_what_random_route_programs_do(seed):
+    """Policies whose guards are draws, drawn themselves: shares, hand-offs and reach against simulated requests."""
+    rng = random.Random(seed)
+    names = ("a", "b", "c")
+
+    def rules(here):
+        others = [name for name in names if name != here]
+        cuts = sorted(rng.sample((0.1, 0.25, 0.4, 0.6, 0.8), rng.randint(1, 3)))
+        for cut in cuts:
+            to = rng.choice(others)
+            move = rng.choice(
+                [then(to), borrow(to, rng.randint(1, 4), keep=rng.random() < 0.5), COMMIT]
+            )
+            yield (cmp(SignalOf("chance"), "<", cut), move)
+        yield (None, COMMIT)
+
+    auto = automaton(*((name, *rules(name)) for name in names))
+    walks = [Walk(auto, random.Random(1000 * seed + n)) for n in range(120)]
+    for walk in walks:
+        while len(walk.written) < 256 and walk.step():
+            pass
+    tokens = [token for walk in walks for token in walk.written[:256]]
+    shares = [tokens.count(model) / len(tokens) for model in range(3)]
+    switches = sum(walk.switches for walk in walks) / len(tokens)
+    reached = [sum(m in walk.written or walk.owner == m for walk in walks) / 120 for m in range(3)]
+
+    found = flow(auto)
+
+    assert found.shares == pytest.approx(shares, abs=0.03)
+    assert sum(found.handoffs) == pytest.approx(switches, abs=0.02)
+    assert found.reached == pytest.approx(reached, abs=0.12)
