@@ -1,8 +1,13 @@
 """The gate: when a batch may go, and that it always goes in the end."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tokenrouter.runtime.gate import Gate
+from tokenrouter.runtime.gatekeeper import Gatekeeper
+from tokenrouter.runtime.messages import Active, Flush, Gated
+from tokenrouter.runtime.meter import Meter
 
 GATE = Gate([1, 1, 2, 3], max_wait_ms=50.0)
 
@@ -34,3 +39,49 @@ def test_no_row_of_any_table_stops_for_ever():
             for waiting in range(1, n + 1):
                 assert gate.due(waiting, 10.0, n, n - waiting) is not None
                 assert gate.due(waiting, 0.0, n, 0) is not None
+
+
+def keeper(n_active=5):
+    """A gatekeeper with a window of 3, and what it tells."""
+    told = []
+    made = Gatekeeper(Gate([1, 2, 3], 50.0), Meter(1, 2), lambda to, message: told.append(message))
+    made.receive(Active(n=n_active))
+    return made, told
+
+
+def at_gate(n, since=0.0):
+    return [SimpleNamespace(due_since=since) for _ in range(n)]
+
+
+def test_a_flush_opens_the_gate_once():
+    made, _ = keeper()
+    assert made.due(at_gate(2), 10.0) is None
+
+    made.receive(Flush())
+
+    assert made.due(at_gate(2), 10.0) == "nothing_else"
+    assert made.due(at_gate(2), 10.0) is None
+
+
+def test_a_flush_that_finds_nobody_is_over():
+    made, _ = keeper()
+    made.receive(Flush())
+
+    assert made.due([], 10.0) is None
+    assert made.due(at_gate(1), 10.0) is None
+
+
+def test_only_closed_gates_are_told_and_only_changes():
+    made, told = keeper()
+    for waiting, reason in ((1, None), (1, None), (2, None), (3, "window"), (4, "window")):
+        made.tell(waiting, reason, 0.0)
+
+    assert told == [Gated(model=1, epoch=2, waiting=n) for n in (1, 2, 0)]
+
+
+def test_the_gate_opens_by_itself_when_the_oldest_has_waited_long_enough():
+    made, _ = keeper()
+
+    assert made.opens_in_ms(at_gate(2, since=5.0), 20.0) == 35.0
+    assert made.opens_in_ms(at_gate(2, since=5.0), 99.0) == 0.0
+    assert made.opens_in_ms([], 20.0) is None
