@@ -195,3 +195,41 @@ def test_the_bounds_of_entropy_are_reached(top):
 
     assert -sum(p * log(p) for p in spread) == pytest.approx(most_entropy(top, v))
     assert -sum(p * log(p) for p in packed) == pytest.approx(least_entropy(top))
+
+
+def stairs(n):
+    """Return n rules, each of which takes a corner that no other does."""
+    return [
+        (both(cmp(ENTROPY, ">", i / 100), cmp(MARGIN, "<", (i + 1) / 1000)), retry("large"))
+        for i in range(n)
+    ]
+
+
+def test_what_a_long_staircase_leaves_is_known_exactly():
+    rules = stairs(200)
+    inside = (both(cmp(ENTROPY, ">", 1.0), cmp(MARGIN, "<", 0.1005)), retry("large"))
+    beside = (both(cmp(ENTROPY, ">", 1.0), cmp(MARGIN, "<", 0.1015)), retry("large"))
+
+    def told(rule):
+        auto = automaton(("small", *rules, rule, (None, COMMIT)), ("large", (None, then("small"))))
+        return [d.code for d in coverage(auto)]
+
+    assert told(inside) == ["TR2302"]
+    assert told(beside) == []
+
+
+def test_a_rule_is_covered_by_one_of_a_thousand():
+    rules = [(TokenIs((f"w{i}",)), retry("large")) for i in range(900)]
+    again = (TokenIs(("w17", "w800")), retry("large"))
+    auto = automaton(("small", *rules, again, (None, COMMIT)), ("large", (None, then("small"))))
+
+    assert [d.code for d in coverage(auto)] == ["TR2302"]
+
+
+def test_what_a_word_leaves_is_not_taken_for_part_of_what_a_number_leaves():
+    word = TokenIs(("a",))
+
+    assert found(both(word, cmp(ENTROPY, ">", 1.0)), both(word, cmp(ENTROPY, "<", 0.5))) == []
+    assert (
+        found(both(cmp(ENTROPY, ">", 1.0), word), both(cmp(ENTROPY, ">", 2.0), either(word))) != []
+    )
