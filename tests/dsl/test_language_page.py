@@ -31,3 +31,13 @@ def test_a_policy_on_the_page_is_sound(block, kind):
     found = examine(block, "page.py" if kind else "page.route").diagnostics
 
     assert [d for d in found if d.severity == "error"] == []
+
+
+def test_the_page_names_the_policy_of_every_published_algorithm():
+    examples = {path.stem for path in (language_docs.PAGE.parents[1] / "examples").glob("*.route")}
+    ours = {"always_small", "demo", "guarded"}
+    text = language_docs.PAGE.read_text(encoding="utf-8")
+
+    assert [
+        name for name in sorted(examples - ours) if f"../examples/{name}.route" not in text
+    ] == []
