@@ -1,0 +1,124 @@
+"""Figures from samples whose times are written down."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tokenrouter.bench.figures import Slo, figures, percentile
+from tokenrouter.bench.plot import svg
+from tokenrouter.bench.report import Agreement, Level, Result, Row, ratios
+from tokenrouter.bench.sample import Sample
+from tokenrouter.bench.table import table
+
+FIRST = Sample(
+    started=0.0,
+    arrivals=[0.1, 0.2, 0.4],
+    ended=0.4,
+    tokens=3,
+    prompt_tokens=5,
+    handoffs=1,
+    by_model={"small": 2, "large": 1},
+)
+SECOND = Sample(
+    started=1.0,
+    arrivals=[1.5, 1.6],
+    ended=2.0,
+    tokens=5,
+    prompt_tokens=7,
+    handoffs=3,
+    by_model={"small": 0, "large": 5},
+)
+LOST = Sample(started=0.5, ended=0.6, error="503: not now")
+
+
+def test_figures_are_as_defined():
+    run = figures([FIRST, SECOND])
+
+    assert (run.requests, run.failed, run.output_tokens, run.prompt_tokens) == (2, 0, 8, 12)
+    assert run.seconds == 2.0
+    assert (run.tokens_per_s, run.requests_per_s) == (4.0, 1.0)
+    assert run.ttft_ms.p50 == pytest.approx(300) and run.ttft_ms.max == pytest.approx(500)
+    assert run.tpot_ms.max == pytest.approx(150) and run.tpot_ms.mean == pytest.approx(87.5)
+    assert run.itl_ms.max == pytest.approx(200) and run.itl_ms.p50 == pytest.approx(100)
+    assert run.e2e_ms.p50 == pytest.approx(500)
+    assert run.handoffs_per_token == 0.5
+    assert run.share == {"small": 0.25, "large": 0.75}
+    assert run.goodput is None
+
+
+def test_a_failed_request_counts_nowhere_but_as_failed():
+    run = figures([FIRST, SECOND, LOST], Slo())
+
+    assert (run.requests, run.failed, run.first_error) == (2, 1, "503: not now")
+    assert run.output_tokens == 8
+    assert run.kept == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("slo", "kept"),
+    [
+        (Slo(ttft=500), 2),
+        (Slo(ttft=499), 1),
+        (Slo(tpot=149), 1),
+        (Slo(ttft=100, tpot=25), 0),
+        (Slo(e2e=400), 1),
+    ],
+    ids=str,
+)
+def test_goodput_counts_requests_that_keep_every_limit(slo, kept):
+    assert figures([FIRST, SECOND], slo).goodput == kept / 2.0
+
+
+def test_a_server_that_tells_nothing_of_routing_has_no_routing_figures():
+    plain = Sample(started=0.0, arrivals=[0.1], ended=0.1, tokens=1)
+
+    run = figures([FIRST, plain])
+
+    assert run.handoffs_per_token is None and run.share is None
+
+
+def test_percentiles_lie_between_neighbours():
+    assert percentile([1.0, 2.0, 3.0, 4.0], 50) == 2.5
+    assert percentile([1.0, 2.0], 99) == pytest.approx(1.99)
+    assert percentile([7.0], 99) == 7.0
+
+
+def result():
+    slow = Sample(started=0.0, arrivals=[0.2, 2.2], ended=4.0, tokens=3)
+    rows = [
+        Row(
+            side="routed",
+            level=Level(concurrency=2),
+            runs=[figures([FIRST], Slo()), figures([SECOND])],
+        ),
+        Row(side="baseline", level=Level(concurrency=2), runs=[figures([slow, LOST])]),
+    ]
+    return Result(
+        target="plan.json",
+        policy="p <&>",
+        machine="here",
+        started="2026-01-01T00:00:00Z",
+        settings={},
+        slo=Slo(),
+        rows=rows,
+        ratios=ratios(rows),
+        agreement=Agreement(compared=3, same=2, first_difference=[None, 4, None]),
+    )
+
+
+def test_a_ratio_is_of_medians_and_above_one_where_the_routed_side_is_better():
+    [ratio] = result().ratios
+
+    assert ratio.tokens_per_s == pytest.approx((7.5 + 5.0) / 2 / 0.75)
+    assert ratio.tpot == pytest.approx(1000 / ((150 + 25) / 2))
+
+
+def test_the_table_tells_failures_ratios_and_agreement(golden):
+    golden(table(result()))
+
+
+def test_the_plot_is_well_formed_and_holds_every_side():
+    texts = [each.text for each in ET.fromstring(svg(result())).iter() if each.text]
+
+    assert "p <&>: plan.json" in texts
+    assert {"routed", "baseline"} <= set(texts)
