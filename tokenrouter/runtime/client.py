@@ -43,7 +43,7 @@ from tokenrouter.runtime.messages import (
     ToSubserver,
 )
 from tokenrouter.runtime.settings import Settings, WindowMode
-from tokenrouter.runtime.ticket import ModelStatus, Status
+from tokenrouter.runtime.ticket import ModelStatus, Status, Watch
 from tokenrouter.runtime.ticket import Ticket as Ticket
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
 
@@ -82,6 +82,9 @@ class Client:
         )
         self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
         self._tickets: dict[int, Ticket] = {}
+        self.watch: Callable[[int], Watch] | None = (
+            None  # for each request, given its prompt's length
+        )
         self._processes: Processes | None = None
         self._sockets: Sockets | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -127,7 +130,8 @@ class Client:
         if self._closing or self._sockets is None:
             raise RequestRefused("the server is not taking requests", "closing")
         entry = self._book.submit(prompt, sampling, params, metadata, traced=traced)
-        ticket = self._tickets[entry.request] = Ticket(entry.request)
+        watch = None if self.watch is None else self.watch(len(prompt))
+        ticket = self._tickets[entry.request] = Ticket(entry.request, watch)
         return ticket
 
     def abort(self, request: int) -> None:
@@ -142,6 +146,7 @@ class Client:
             ready=self.ready,
             running=self._book.n_running,
             waiting=len(self._book.waiting),
+            failure=self._failure,
             models=[
                 ModelStatus(
                     name=model.name,
@@ -161,12 +166,23 @@ class Client:
 
     async def inspect(self, timeout_s: float = 10.0) -> list[Report]:
         """Return what each subserver holds now; raises TimeoutError where one does not answer."""
+        return await self._ask(list(self._models), timeout_s, check=True)
+
+    async def peek(self, timeout_s: float = 1.0) -> list[Report]:
+        """Return what the subservers that are up hold now, unchecked; empty where one is too busy to say."""
+        up = [model for model in self._models if self._book.up[model]]
+        try:
+            return await self._ask(up, timeout_s, check=False)
+        except TimeoutError:
+            return []
+
+    async def _ask(self, models: list[int], timeout_s: float, *, check: bool) -> list[Report]:
         loop = asyncio.get_running_loop()
-        for model in self._models:
+        for model in models:
             if model not in self._reports or self._reports[model].done():
                 self._reports[model] = loop.create_future()
-                self._send(model, Inspect())
-        waiting = [asyncio.shield(self._reports[model]) for model in self._models]
+            self._send(model, Inspect(check=check))
+        waiting = [asyncio.shield(self._reports[model]) for model in models]
         return await asyncio.wait_for(asyncio.gather(*waiting), timeout_s)
 
     # --- Start and end
@@ -276,6 +292,8 @@ class Client:
 
     def _fail(self, reason: str) -> None:
         """Nothing can be served any more: end every request with the reason."""
+        if self._failure is None and all(self._book.epochs):
+            log.error("nothing can be served any more: %s", reason)
         self._failure = self._failure or reason
         for request in list(self._tickets):
             self._book.abort(request)

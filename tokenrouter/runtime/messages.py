@@ -113,6 +113,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Answer with a Report."""
 
+    check: bool = True  # whether to look, page by page, for what does not add up
+
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The receiver owns the request from now on."""
@@ -256,6 +258,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     preempted: int  # since the start
     steps: int  # since the start
     problem: str = ""
+    prefix_asked: int = 0  # tokens looked for in the prefix cache since the start
+    prefix_found: int = 0  # of them, those that were there
+    handoffs: list[tuple[int, int, int]] = []  # peer, rule (-1: none), how often since the start
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -19,6 +19,7 @@ import msgspec
 import torch
 
 from tokenrouter.errors import TokenRouterError
+from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime import load
 from tokenrouter.runtime.messages import Failed
 from tokenrouter.runtime.settings import Boot
@@ -48,15 +49,27 @@ def main(argv: list[str]) -> int:
         subserver = load.subserver(
             boot.plan, model, runner, sockets.send, now_ms, settings=boot.settings, epoch=epoch
         )
-    except TokenRouterError as error:
-        sockets.send(FRONT_END, Failed(model=model, epoch=epoch, reason=str(error)))
+    except (TokenRouterError, MemoryError, RuntimeError) as error:
+        reason = str(error) if isinstance(error, TokenRouterError) else no_room(error, boot.plan)
+        sockets.send(FRONT_END, Failed(model=model, epoch=epoch, reason=reason))
         sockets.close()
-        log.error("%s", error)
+        log.error("%s", reason)
         return 1
     subserver.announce()
     serve(subserver, sockets, boot.parent)
     sockets.close()
     return 0
+
+
+def no_room(error: MemoryError | RuntimeError, plan: Plan) -> str:
+    """Return one line for a model that does not fit; raises the error where memory is not the matter."""
+    words = str(error).lower()
+    if not isinstance(error, MemoryError) and not ("memory" in words and "alloc" in words):
+        raise error
+    return (
+        f"out of memory for the weights and a KV pool of {plan.memory.capacity_tokens} tokens; "
+        "compile the policy with less memory, or choose a smaller --dtype"
+    )
 
 
 def follow(parent: int) -> bool:

@@ -49,6 +49,7 @@ class Scheduler:
         self.prefix = PrefixCache(self.pool, page_size)
         self.sequences: dict[int, Sequence] = {}  # in order of admission
         self.n_preempted = 0
+        self.n_asked = self.n_found = 0  # tokens looked for in the prefix cache, and found
 
     def fits(self, n_tokens: int) -> bool:
         """Return whether so many cached tokens fit the empty pool."""
@@ -135,6 +136,10 @@ class Scheduler:
         limit = len(sequence.tokens) - 1 if sequence.owned else sequence.read_ahead
         sequence.pages = self.prefix.match(sequence.tokens, limit)
         sequence.cached = len(sequence.pages) * self.page_size
+        if sequence.pages or not sequence.looked:  # one that waits for pages looks at every step
+            self.n_asked += limit
+            self.n_found += sequence.cached
+        sequence.looked = True
 
     def _room(self, sequence: Sequence, wanted: int, gated: bool, younger: list[Sequence]) -> int:
         """Give a sequence pages for its next tokens, and return how many of `wanted` they hold."""

@@ -40,6 +40,7 @@ class Sequence:
     read_ahead: int = 0  # tokens to cache although another model owns the request
     pages: list[int] = field(default_factory=list)
     cached: int = 0
+    looked: bool = False  # whether the prefix cache was asked for it
     prefilling: bool = False  # owned here and far from the gate: a prompt, or a prefix read again
     shaper: Shaper | None = None  # where penalties, biases or a grammar are asked for
     admitted_ms: float = 0.0  # on the subserver's clock, at which it was first admitted anywhere

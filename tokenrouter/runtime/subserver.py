@@ -127,7 +127,7 @@ class Subserver:
             case Drain():
                 self.draining = True
             case Inspect():
-                self.send(FRONT_END, self.report())
+                self.send(FRONT_END, self.report(check=message.check))
             case _:
                 assert_never(message)
 
@@ -330,7 +330,8 @@ class Subserver:
                 after = advance(before, _decision(row), row.windows, ended=False)
                 sequence.state = msgspec.structs.replace(after, loads=loads)
                 self.meter.moved(before, sequence.state, kept=False)
-            peer = sequence.state.owner
+            peer, rule = sequence.state.owner, _decision(row).rule
+            self.meter.handoffs[peer, -1 if rule is None else rule] += 1
             assert peer in task.peers, (peer, task.peers)
             start = sequence.seen[peer]
             sequence.seen[peer] = len(sequence.tokens)
@@ -356,9 +357,9 @@ class Subserver:
 
     # --- What it holds
 
-    def report(self) -> Report:
+    def report(self, *, check: bool = True) -> Report:
         """Return what this subserver holds, and whether it adds up."""
-        return report(self.meter, self.scheduler)
+        return report(self.meter, self.scheduler, check=check)
 
     @property
     def is_empty(self) -> bool:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 import msgspec
 
 from tokenrouter.runtime.messages import Token
+
+
+class Watch(Protocol):
+    """Who is told what becomes of one request; for metrics."""
+
+    def token(self, token: Token) -> None:
+        """A token has come, in order."""
+
+    def ended(self, error: Exception | None) -> None:
+        """No more tokens will come; None where nobody wants them any more."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +37,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     running: int  # admitted requests, the N of the windows
     waiting: int  # requests that no subserver knows of yet
+    failure: str | None = None  # why nothing can be served any more
     models: list[ModelStatus]
 
 
@@ -37,14 +49,20 @@ class Ticket:
     just ends.
     """
 
-    def __init__(self, request: int) -> None:
+    def __init__(self, request: int, watch: Watch | None = None) -> None:
         self.request = request
+        self._watch = watch
         self._queue: asyncio.Queue[Token | Exception | None] = asyncio.Queue()
         self._over = False
 
     def put(self, item: Token | Exception | None) -> None:
         """Give the reader a token, a reason why there are no more, or the plain end."""
         self._queue.put_nowait(item)
+        if self._watch is not None:
+            if isinstance(item, Token):
+                self._watch.token(item)
+            else:
+                self._watch.ended(item)
 
     def __aiter__(self) -> AsyncIterator[Token]:
         """Return the tokens from the first one that was not yet taken."""

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from tokenrouter.server.counts import metrics_text
 from tokenrouter.server.errors import ApiError, failed, no_such_path, wrong_method
 from tokenrouter.server.http import (
     ClientGone,
@@ -57,6 +58,11 @@ def create_app(service: Service) -> FastAPI:
     async def ready() -> Response:
         readiness = service.readiness
         return JsonResponse(readiness, 200 if readiness.status == "ready" else 503)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        text = await metrics_text(service.plan, service.client, service.counts)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/models")
     async def models() -> Response:

@@ -230,10 +230,11 @@ class Detokenized(msgspec.Struct, frozen=True, kw_only=True):
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /ready`: 200 with `ready`, else 503; a model is up or not."""
 
-    status: Literal["ready", "not ready", "draining"]
+    status: Literal["ready", "not ready", "draining", "failed"]
     models: dict[str, bool]
     running: int  # requests that the models work on
     waiting: int  # requests that queue
+    reason: str | None = None  # why nothing can be served any more
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.grammar import GrammarError, Grammars
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.answer import Answer
+from tokenrouter.server.counts import Counts
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import bad_request, no_such_model, not_ready
 from tokenrouter.server.generation import Generation
@@ -60,10 +61,12 @@ class Service:
     body_limit_bytes: int = BODY_LIMIT_BYTES
     created: int = field(default_factory=lambda: int(time.time()))
     draining: bool = False
+    counts: Counts = field(default_factory=Counts)
     _grammars: Grammars = field(init=False)
     _compiling: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, COMPILING))
 
     def __post_init__(self) -> None:
+        self.client.watch = self.counts.watch
         tokenizer = self.plan.tokenizer
         self._grammars = Grammars(lambda: self.tokenizer, tokenizer.size, tokenizer.eos_ids)
 
@@ -71,6 +74,9 @@ class Service:
         """Refuse while nothing can be served."""
         if self.draining:
             raise not_ready("the server is shutting down")
+        failure = self.client.status().failure
+        if failure is not None:
+            raise not_ready(f"{failure}; start the server again")
         if not self.client.ready:
             raise not_ready("the models are not ready yet; /ready tells when they are")
 
@@ -83,13 +89,16 @@ class Service:
     def readiness(self) -> Readiness:
         """What `/ready` tells."""
         now = self.client.status()
-        status: Literal["ready", "not ready", "draining"]
+        status: Literal["ready", "not ready", "draining", "failed"]
         status = "draining" if self.draining else "ready" if now.ready else "not ready"
+        if now.failure is not None:
+            status = "failed"
         return Readiness(
             status=status,
             models={model.name: model.ready for model in now.models},
             running=now.running,
             waiting=now.waiting,
+            reason=now.failure,
         )
 
     @property
