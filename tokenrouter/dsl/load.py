@@ -7,7 +7,7 @@ itself cannot be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tokenrouter.diagnostics import Diagnostic, Label, PolicyError
@@ -64,11 +64,27 @@ def examine(text: str, filename: str = "policy.route") -> hir.Resolved:
     return _resolve(text, filename, {}, None, False)
 
 
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A file with all that was made on the way: for an editor, which asks about places."""
+
+    resolved: hir.Resolved
+    scope: Scope
+    main: Tree
+    trees: tuple[Tree, ...]  # imported ones first
+
+
+def study(text: str, filename: str, sets: Sets, read: Callable[[str], str] = read_text) -> Study:
+    """Return what `examine` finds and how; `read` gives the text of an imported file, which may be open in an editor."""
+    return _study(text, filename, sets, None, False, read)
+
+
 @dataclass(eq=False, slots=True)
 class _Files:
     """The trees of a file and of what it imports, each once, imported ones first."""
 
     found: Findings
+    read: Callable[[str], str] = read_text
     trees: list[tuple[Tree, bool]] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
@@ -101,7 +117,7 @@ class _Files:
         if any(os.path.realpath(known) == real for known in self.texts):
             return
         try:
-            text = read_text(path)
+            text = self.read(path)
         except SourceError as error:
             self.found.add(
                 "TR1201", str(error), span, help="a path is relative to the importing file"
@@ -120,8 +136,19 @@ def parse_any(source: Source) -> Tree:
 
 
 def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool) -> hir.Resolved:
+    return _study(text, filename, sets, policy, one, read_text).resolved
+
+
+def _study(
+    text: str,
+    filename: str,
+    sets: Sets,
+    policy: str | None,
+    one: bool,
+    read: Callable[[str], str],
+) -> Study:
     found = Findings()
-    files = _Files(found)
+    files = _Files(found, read)
     main = files.add(filename, text, False)
     scope = Scope(found)
     for tree, imported in files.trees:
@@ -137,7 +164,8 @@ def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool
     if policy is not None or one:
         made = _choose(found, main, made, policy)
     diagnostics = tuple(_in_its_language(d) for d in found.finish())
-    return hir.Resolved(filename, tuple(made), diagnostics, files.texts)
+    resolved = hir.Resolved(filename, tuple(made), diagnostics, files.texts)
+    return Study(resolved, scope, main, tuple(tree for tree, _ in files.trees))
 
 
 def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
@@ -347,4 +375,4 @@ def _choose(
     return made
 
 
-__all__ = ["Sets", "check_source", "examine", "load", "parse_text"]
+__all__ = ["Sets", "Study", "check_source", "examine", "load", "parse_text", "study"]
