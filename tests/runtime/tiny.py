@@ -20,6 +20,14 @@ def save(root):
     ]
 
 
+def kv_bytes(config, dtype):
+    """Bytes of keys and values that a token has in all layers."""
+    heads = config["num_attention_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    n_values = 2 * config["num_hidden_layers"] * config["num_key_value_heads"] * width
+    return n_values * {"float64": 8, "float32": 4}[dtype]
+
+
 def real(plan, paths, dtype="float64"):
     """A toy plan with tiny models in the toys' place."""
     models, stops = [], set()
@@ -39,6 +47,7 @@ def real(plan, paths, dtype="float64"):
                 stop_ids=stop_ids,
                 layers=config["num_hidden_layers"],
                 hidden_size=config["hidden_size"],
+                kv_bytes_per_token=kv_bytes(config, dtype),
             )
         )
     tokenizer = s.Tokenizer(
