@@ -65,7 +65,14 @@ NEVER = [
     (cmp(Aggregate("max", ENTROPY, 4), "<", ENTROPY), "`max(entropy, 4)` is at least `entropy`"),
     (both(TokenIs(("a",)), TokenIs(("b", "c"))), "exclude each other"),
     (both(TokenIs(("a",)), Negation(TokenIs(("a", "b")))), "its parts exclude each other"),
-    (both(cmp(SignalOf("logprob"), ">", log(0.5)), cmp(MAXPROB, "<", 0.4)), "`logprob` is at most the logarithm"),
+    (both(cmp(SignalOf("logprob"), ">", log(0.5)), cmp(MAXPROB, "<", 0.4)), "`maxprob` below 0.4 keeps `logprob` below -0.916"),
+    (both(cmp(SignalOf("logprob"), ">", -0.35), cmp(mass(2), "<", 0.2)), "`logprob` above -0.35 keeps `maxprob` above 0.705; `mass(2)` below 0.2"),
+    (both(cmp(MARGIN, ">", 0.9), cmp(ENTROPY, ">", 3)), "`margin` above 0.9 keeps `maxprob` above 0.9; that keeps `entropy` below"),
+    (both(cmp(MARGIN, "<", 0.5), cmp(ENTROPY, "<", 0.3)), "`margin` below 0.5 keeps `maxprob` below 0.75; that keeps `entropy` above"),
+    (both(cmp(mass(4), ">", 0.99), cmp(ENTROPY, ">", 6)), "`mass(4)` above 0.99 keeps `maxprob` above 0.247; that keeps"),
+    (both(cmp(mass(4), "<", 0.2), cmp(ENTROPY, "<", 1)), "`mass(4)` below 0.2 keeps `maxprob` below 0.2; that keeps"),
+    (both(cmp(mass(3), ">", 0.9), cmp(MARGIN, "<", -0.45)), "`margin` lies in [0, 1]"),
+    (both(cmp(SignalOf("logprob"), ">", -0.1), cmp(MARGIN, "<", 0.7)), "`logprob` above -0.1 keeps `maxprob` above 0.905; `margin` below 0.7"),
 ]  # fmt: skip
 
 
@@ -92,6 +99,13 @@ def test_a_guard_that_no_step_satisfies_is_named_with_its_reason(guard, reason):
         cmp(Aggregate("max", ENTROPY, 4), ">", ENTROPY),
         both(TokenIs(("a", "b")), TokenIs(("b", "c"))),
         both(cmp(SignalOf("logprob"), ">", log(0.5)), cmp(MAXPROB, "<", 0.6)),
+        both(cmp(SignalOf("logprob"), ">", -0.35), cmp(mass(2), "<", 0.8)),
+        both(cmp(SignalOf("logprob"), "<", -5), cmp(mass(2), "<", 0.2)),
+        both(cmp(MARGIN, ">", 0.9), cmp(ENTROPY, ">", 0.5)),
+        both(cmp(MARGIN, "<", 0.5), cmp(ENTROPY, "<", 0.7)),
+        both(cmp(mass(4), ">", 0.99), cmp(ENTROPY, ">", 1.3)),
+        both(cmp(mass(4), "<", 0.2), cmp(ENTROPY, "<", 4)),
+        both(cmp(SignalOf("logprob"), ">", -0.1), cmp(MARGIN, "<", 0.9)),
         cmp(SignalOf("chance"), "<", 0.5),
     ],
     ids=str,
@@ -159,6 +173,13 @@ def test_params_stay_symbols_so_that_one_dial_covers_itself():
     assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">=", tau), params=[decl]) == []
     assert codes(cmp(ENTROPY, ">=", tau), cmp(ENTROPY, ">", tau), params=[decl]) == ["TR2302"]
     assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">", plus(tau, tau)), params=[decl]) == []
+
+
+def test_what_rules_leave_is_bent_by_laws_on_signals_that_no_rule_names():
+    sure, flat = cmp(MARGIN, ">", 0.5), cmp(ENTROPY, "<", 0.5)
+
+    assert codes(sure, flat) == ["TR2302"]  # margin <= 0.5 keeps entropy above 0.56
+    assert codes(cmp(MARGIN, ">", 0.7), flat) == []
 
 
 def test_an_or_is_dead_only_where_all_its_ways_are():

@@ -9,6 +9,7 @@ nothing, and one that contradicts a single link leaves nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -84,8 +85,9 @@ class Region:
             return True
         if len(new) == 1 and isinstance(new[0], Bound) and self.space.maxprob not in self.terms:
             x, y, _ = new[0]
-            if x != y and x in self.terms and y in self.terms:
-                return True  # the bounds are closed, and no curved law has a say
+            if x != y and x in self.terms and y in self.terms:  # the bounds are closed
+                links = {**self.links, (x, y): new[0].link}
+                return no_maxprob(self.space, self.terms, links) is None
         return isinstance(self.assume(way), Region)
 
     def aware(self, ways: list[Way]) -> Region | None:
@@ -237,9 +239,11 @@ class _Draft:
             self.links[i, j] = Link(bound, strict, join(*reasons))
 
     def done(self) -> Region | Empty:
-        """Return the region, after the curved laws."""
-        bent = self.space.maxprob in self.terms and len(self.terms) > 2
-        why = self._bend() if bent else None
+        """Return the region, after the curved laws, which turn on `maxprob` whether a guard names it or not."""
+        if self.space.maxprob not in self.terms:
+            why = no_maxprob(self.space, self.terms, self.links)
+        else:
+            why = self._bend() if len(self.terms) > 2 else None
         if why is not None:
             return Empty(why)
         return Region(self.space, self.links, tuple(self.terms), self.facts, self.equal, self.texts)
@@ -249,7 +253,7 @@ class _Draft:
         number = self.space.number
         for _ in range(ROUNDS):
             terms = [(term, self.space.terms[term]) for term in self.terms]
-            known = {expr: self._range(term) for term, expr in terms if expr is not None}
+            known = {e: span_of(term, self.links) for term, e in terms if e is not None}
             moved = False
             for bound in laws.consequences(self.space.auto.vocabulary, known):
                 for link in bounds(number(bound.term), bound.range, ""):
@@ -263,6 +267,19 @@ class _Draft:
                 return None
         return None
 
-    def _range(self, term: int) -> laws.Range:
-        high, low = self.links.get((term, ZERO)), self.links.get((ZERO, term))
-        return laws.Range(-inf if low is None else -low.bound, inf if high is None else high.bound)
+
+def span_of(term: int, links: dict[tuple[int, int], Link]) -> laws.Range:
+    """Return where a term lies."""
+    high, low = links.get((term, ZERO)), links.get((ZERO, term))
+    return laws.Range(-inf if low is None else -low.bound, inf if high is None else high.bound)
+
+
+def no_maxprob(
+    space: Space, terms: Sequence[int], links: dict[tuple[int, int], Link]
+) -> str | None:
+    """Return why no largest probability goes with all terms that it is tied to; None where one does."""
+    bent = [term for term in terms if term in space.bent]
+    if len(bent) < 2:
+        return None
+    known = [(space.bent[term], span_of(term, links)) for term in bent]
+    return laws.no_maxprob(space.auto.vocabulary, known)

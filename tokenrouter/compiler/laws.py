@@ -112,6 +112,17 @@ ENTROPY = SignalOf("entropy")
 MAXPROB = SignalOf("maxprob")
 MARGIN = SignalOf("margin")
 LOGPROB = SignalOf("logprob")
+BENT = frozenset(
+    {"entropy", "margin", "logprob", "mass"}
+)  # what `maxprob` bounds, and is bounded by
+SLACK = 1e-9  # two bounds that cross by less may meet
+
+
+class Told(NamedTuple):
+    """A bound, and what says so."""
+
+    value: float
+    why: str = ""
 
 
 def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
@@ -123,6 +134,35 @@ def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
     if p:
         out += _beside_maxprob(p, known)
     return [bound for bound in out if bound.term in known]
+
+
+def no_maxprob(v: int, known: list[tuple[SignalOf, Range]]) -> str | None:
+    """Return why no largest probability is in keeping with where signals lie; None where one is."""
+    low, high, h = Told(1.0 / v), Told(1.0), Range()
+    for term, at in known:
+        match term.name:
+            case "entropy":
+                h = at
+            case "margin":
+                low = max(low, Told(at.low, f"`margin` above {at.low:g}"))
+                high = min(high, Told((1.0 + at.high) / 2.0, f"`margin` below {at.high:g}"))
+            case "logprob":
+                low = max(low, Told(exp(at.low), f"`logprob` above {at.low:g}"))
+            case "mass" if isinstance(term.args[0], int):
+                k = max(1, term.args[0])
+                low = max(low, Told(at.low / k, f"`{term}` above {at.low:g}"))
+                high = min(high, Told(at.high, f"`{term}` below {at.high:g}"))
+            case _:
+                pass
+    least = f"{low.why} keeps `maxprob` above {low.value:.3g}"
+    most = f"{high.why} keeps `maxprob` below {high.value:.3g}"
+    if low.value > high.value + SLACK:
+        return f"{least}; {most}"
+    if h.low > (top := most_entropy(low.value, v)) + SLACK:
+        return f"{least}; that keeps `entropy` below {top:.3g} nats"
+    if h.high < (bottom := least_entropy(high.value)) - SLACK:
+        return f"{most}; that keeps `entropy` above {bottom:.3g} nats"
+    return None
 
 
 def _entropy(v: int, p: Range, h: Range) -> list[Bound]:
@@ -163,16 +203,13 @@ def _beside_maxprob(p: Range, known: dict[Expr, Range]) -> list[Bound]:
     why = "`maxprob` above {:g} keeps `margin` above {:.3g}"
     out = [Bound(MARGIN, Range(low=least), why, (p.low, least))]
     if p.high > 0.0:
-        out.append(
-            Bound(
-                LOGPROB, Range(high=log(p.high)), "`logprob` is at most the logarithm of `maxprob`"
-            )
-        )
-    if LOGPROB in known and known[LOGPROB].high > -inf:
-        low = exp(known[LOGPROB].low) - 1e-12
-        out.append(
-            Bound(MAXPROB, Range(low=low), "`logprob` is at most the logarithm of `maxprob`")
-        )
+        top = log(p.high)
+        why = "`maxprob` below {:g} keeps `logprob` below {:.3g}"
+        out.append(Bound(LOGPROB, Range(high=top), why, (p.high, top)))
+    if LOGPROB in known:
+        low = exp(known[LOGPROB].low)
+        why = "`logprob` above {:g} keeps `maxprob` above {:.3g}"
+        out.append(Bound(MAXPROB, Range(low=low - 1e-12), why, (known[LOGPROB].low, low)))
     if MARGIN in known:
         top = (1.0 + known[MARGIN].high) / 2.0
         why = "`margin` below {:g} keeps `maxprob` below {:.3g}"

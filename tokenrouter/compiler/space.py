@@ -67,6 +67,7 @@ class Space:
         self._ways: dict[tuple[Expr, bool], list[Way] | None] = {}
         self._ranges: dict[int, tuple[Bound, ...]] = {}
         self._between: dict[tuple[int, int], tuple[Bound, ...]] = {}
+        self.bent: dict[int, SignalOf] = {}  # the terms beside it that they speak of
         self.maxprob = self.number(laws.MAXPROB)
 
     def number(self, term: Expr | None) -> int:
@@ -75,6 +76,8 @@ class Space:
         if found is None:
             found = self._numbers[term] = len(self.terms)
             self.terms.append(term)
+            if isinstance(term, SignalOf) and term.name in laws.BENT:
+                self.bent[found] = term
         return found
 
     def ways(self, guard: Expr, value: bool = True) -> list[Way] | None:
