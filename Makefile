@@ -27,9 +27,10 @@ golden: $(VENV)/.ready  ## write the golden files anew; review the difference
 
 soak: $(VENV)/.ready  ## the long tests
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
+	$(BIN)/python benchmarks/soak.py --minutes 10
 
 bench: $(VENV)/.ready  ## every benchmark; prints its figures
-	for f in benchmarks/*.py; do $(BIN)/python $$f || exit 1; done
+	for f in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$f || exit 1; done
 
 clean:  ## drop the virtual environment and the caches
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
