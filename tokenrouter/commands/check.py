@@ -78,31 +78,10 @@ def _check(file: str, args: argparse.Namespace) -> Resolved:
 
 def everything(text: str, name: str) -> Resolved:
     """Return what the front end finds, and behind it, where that found no error, what the passes find."""
-    from dataclasses import replace
-
-    from tokenrouter.compiler.analyse import analyse
+    from tokenrouter.compiler.analyse import complete
     from tokenrouter.dsl.load import examine
 
-    resolved = examine(text, name)
-    if any(d.severity == "error" for d in resolved.diagnostics):
-        return resolved
-    found = [*resolved.diagnostics, *(d for policy in resolved.policies for d in analyse(policy))]
-    if any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
-        found += _heads(resolved)
-    once = list({(d.code, d.span, d.message): d for d in found}.values())
-    once.sort(key=lambda d: (d.span.file, d.span.start, d.code))
-    return replace(resolved, diagnostics=tuple(once))
-
-
-def _heads(resolved: Resolved) -> list[Diagnostic]:
-    """Return what is wrong with the files of heads, as far as they are at hand."""
-    from pathlib import Path
-
-    from tokenrouter.compiler.heads import at_hand
-    from tokenrouter.compiler.lower import lower
-
-    base = Path(resolved.file).parent
-    return [d for policy in resolved.policies for d in at_hand(lower(policy).heads, base)]
+    return complete(examine(text, name))
 
 
 def _mend(text: str, name: str, *, unsafe: bool) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from tokenrouter.compiler import pipeline
 from tokenrouter.compiler.ir import Automaton
 from tokenrouter.compiler.lower import lower
@@ -13,6 +16,26 @@ def analyse(policy: hir.Policy) -> list[Diagnostic]:
     """Return everything that the passes find in a resolved policy, in source order."""
     _, found = pipeline.run(lower(policy))
     return found
+
+
+def complete(resolved: hir.Resolved) -> hir.Resolved:
+    """Return what the front end found and, where that holds no error, what the passes and the files of heads add."""
+    if any(d.severity == "error" for d in resolved.diagnostics):
+        return resolved
+    found = [*resolved.diagnostics, *(d for policy in resolved.policies for d in analyse(policy))]
+    if any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
+        found += _heads(resolved)
+    once = list({(d.code, d.span, d.message): d for d in found}.values())
+    once.sort(key=lambda d: (d.span.file, d.span.start, d.code))
+    return replace(resolved, diagnostics=tuple(once))
+
+
+def _heads(resolved: hir.Resolved) -> list[Diagnostic]:
+    """Return what is wrong with the files of heads, as far as they are at hand."""
+    from tokenrouter.compiler.heads import at_hand  # noqa: PLC0415
+
+    base = Path(resolved.file).parent
+    return [d for policy in resolved.policies for d in at_hand(lower(policy).heads, base)]
 
 
 def analysed(resolved: hir.Resolved) -> tuple[Automaton, list[Diagnostic]]:

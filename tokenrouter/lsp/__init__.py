@@ -1,0 +1,1 @@
+"""`trc lsp`: the language server. It asks the front end and the passes, and knows no grammar of its own."""

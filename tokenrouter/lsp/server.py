@@ -1,0 +1,89 @@
+"""The server: its open documents, and when diagnostics are sent.
+
+One check runs at a time, in a thread, so that requests are answered meanwhile. A change starts it again after a moment of
+rest; what was found in a text that has changed since is thrown away, so diagnostics always carry the version that they are of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from lsprotocol import types as t
+from pygls.lsp.server import LanguageServer
+
+from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.lsp import problems
+from tokenrouter.lsp.book import Book, Document
+from tokenrouter.version import __version__
+
+REST = 0.12  # seconds without a change before a check begins
+
+
+class Server(LanguageServer):
+    """The language server and its open documents."""
+
+    def __init__(self) -> None:
+        super().__init__("trc", __version__, text_document_sync_kind=t.TextDocumentSyncKind.Full)
+        self.book = Book()
+        self.rest = REST
+        self.waiting: dict[str, asyncio.Task[None]] = {}  # by path: checks that have not begun
+        self.checks: set[asyncio.Task[None]] = set()
+        self.checking = asyncio.Lock()
+
+    def later(self, *, at_once: bool = False) -> None:
+        """Check every open text whose diagnostics are not told, after a moment of rest."""
+        for path, entry in self.book.opened.items():
+            if entry.told:
+                continue
+            self.drop(path)
+            wait = 0.0 if at_once else self.rest
+            task = asyncio.get_running_loop().create_task(self._check(path, wait))
+            self.waiting[path] = task
+            self.checks.add(task)
+            task.add_done_callback(self.checks.discard)
+
+    async def _check(self, path: str, wait: float) -> None:
+        await asyncio.sleep(wait)
+        self.waiting.pop(
+            path, None
+        )  # a check that has begun goes on to its end, so that threads do not pile up
+        async with self.checking:
+            entry = self.book.opened.get(path)
+            document = None if entry is None else self.book.document(entry.uri)
+            if entry is None or document is None or entry.told:
+                return
+            if entry.found is None:
+                found = await asyncio.to_thread(problems.find, document)
+                if entry.document is not document or self.book.opened.get(path) is not entry:
+                    return  # the text, or one that it imports, is another now; a later check is on its way
+                entry.found = found
+            entry.told = True
+            params = t.PublishDiagnosticsParams(
+                document.uri, problems.shown(self.book, document, entry.found), entry.version
+            )
+        self.text_document_publish_diagnostics(params)
+
+    def found(self, document: Document) -> tuple[Diagnostic, ...]:
+        """Return what is found in a document as it is now."""
+        entry = self.book.opened.get(document.path)
+        if entry is None or entry.document is not document:
+            return problems.find(document)
+        if entry.found is None:
+            entry.found = problems.find(document)
+        return entry.found
+
+    def drop(self, path: str) -> None:
+        """Check a text no more."""
+        task = self.waiting.pop(path, None)
+        if task is not None:
+            task.cancel()
+
+    def route(self, uri: str) -> Document | None:
+        """Return a `.route` document; Python has a server of its own for all but diagnostics and actions."""
+        document = self.book.document(uri)
+        return None if document is None or document.python else document
+
+    def say(self, text: str, *, ok: bool) -> None:
+        """Show a message."""
+        kind = t.MessageType.Info if ok else t.MessageType.Error
+        self.window_show_message(t.ShowMessageParams(kind, text))

@@ -1,0 +1,204 @@
+"""Hover, signature help and inlay hints: what a name, a rule or a number means."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping
+
+from lsprotocol import types as t
+
+from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.names import usage
+from tokenrouter.dsl.scope import Entry, snake
+from tokenrouter.dsl.units import noun
+from tokenrouter.lsp.book import Document
+from tokenrouter.lsp.uses import at, nodes
+from tokenrouter.lsp.words import PROPERTIES, WORDS, builtin
+from tokenrouter.signals import SIGNALS, WINDOWS
+
+_SUFFIX = {"nats": " nats", "nats^2": " nats^2", "ms": " ms"}
+_NEVER = {
+    "TR2301": "never fires",
+    "TR2302": "never fires: earlier rules cover it",
+    "TR2303": "always fires where it is asked",
+    "TR2305": "is never reached: the rules before it cover every step",
+}
+
+
+def hover(document: Document, found: tuple[Diagnostic, ...], offset: int) -> t.Hover | None:
+    """Return what there is to say of the place at an offset."""
+    tree = document.study.main
+    use = at(tree, offset)
+    if use is not None:
+        text = _name(document, use.kind, use.token.text)
+        if text is not None:
+            place = document.places.range(use.token.start, use.token.end)
+            return t.Hover(t.MarkupContent(t.MarkupKind.Markdown, text), place)
+    token = bisect.bisect_right(tree.tokens.starts, offset) - 1
+    word = tree.tokens.text(token)
+    if word not in WORDS:
+        return None
+    text = f"**{word}**: {WORDS[word]}"
+    if word in ("when", "otherwise"):
+        text += _rule(document, found, tree.tokens.starts[token])
+    place = document.places.range(tree.tokens.starts[token], tree.tokens.end(token))
+    return t.Hover(t.MarkupContent(t.MarkupKind.Markdown, text), place)
+
+
+def _name(document: Document, kind: str, name: str) -> str | None:
+    if kind == "property":
+        return f"**{name}**: {PROPERTIES[name]}" if name in PROPERTIES else None
+    if kind == "policy":
+        return _policy(document, name)
+    if kind not in ("name", "class") or (kind == "class" and name != "class"):
+        return None
+    entry = document.study.scope.get(name)
+    return builtin(name) if entry is None else declared(entry, document.path)
+
+
+def declared(entry: Entry, path: str) -> str:
+    """Return what a declaration says, as Markdown."""
+    tree = entry.tree
+    lines = [f"```route\n{tree.one_line(entry.node.start, entry.node.end)}\n```"]
+    match entry.hir:
+        case hir.Model():
+            lines.append(f"weights `{entry.hir.use}`, cost {entry.hir.cost:g}, {entry.hir.dtype}")
+        case hir.Param():
+            lines.append(f"a param in {noun(entry.hir.unit)}{_bounds(entry.hir)}")
+            if entry.hir.value != entry.hir.declared:
+                lines.append(f"set to {entry.hir.value} here")
+        case hir.Var():
+            lines.append(f"a variable of the request, {noun(entry.hir.unit)}")
+        case hir.Head():
+            lines.append(f"a head of kind `{entry.hir.kind}` at `{entry.hir.model}`: a probability")
+        case hir.DerivedSignal():
+            lines.append(f"a derived signal: {noun(entry.hir.of.unit)}")
+        case None:
+            pass
+    if tree.source.name != path:
+        lines.append(f"from `{tree.source.name}`")
+    return "\n\n".join(lines)
+
+
+def _bounds(param: hir.Param) -> str:
+    if param.low is None or param.high is None:
+        return ", without bounds"
+    return f", from {param.low:g} to {param.high:g}"
+
+
+def _policy(document: Document, name: str) -> str | None:
+    for policy in document.study.resolved.policies:
+        if policy.name == snake(name):
+            models = ", ".join(f"`{b.model}`" for b in policy.blocks if b.rules)
+            lines = [f"**policy {name}**: rules at {models}"]
+            lines += [f"{c.kind} {c.measure}({c.model}) <= {c.bound:g}" for c in policy.claims]
+            return "\n\n".join([*lines, f"objective {policy.objective}"])
+    return None
+
+
+def _rule(document: Document, found: tuple[Diagnostic, ...], start: int) -> str:
+    """Return whether the rule that begins at an offset can fire, as far as the passes have looked."""
+    if any(d.severity == "error" and d.code not in _NEVER for d in found):
+        return ""
+    rule = next(
+        (
+            n
+            for n in nodes(document.study.main.file)
+            if isinstance(n, ast.Rule) and n.start == start
+        ),
+        None,
+    )
+    if rule is None:
+        return ""
+    for diagnostic in found:
+        inside = rule.start <= diagnostic.span.start < rule.end
+        if inside and diagnostic.code in _NEVER and diagnostic.span.file == document.path:
+            return f"\n\nthis rule {_NEVER[diagnostic.code]}"
+    return "\n\nthis rule can fire"
+
+
+def signature(document: Document, offset: int) -> t.SignatureHelp | None:
+    """Return how the call around an offset is written, and which argument is being typed."""
+    tokens = document.study.main.tokens
+    real = [i for i in tokens.real if tokens.end(i) <= offset and tokens.kinds[i] != "$END"]
+    depth = commas = 0
+    for place in range(len(real) - 1, 0, -1):
+        kind = tokens.kinds[real[place]]
+        if kind in ("LBRACE", "RBRACE", "ARROW"):
+            return None
+        if kind == "RPAR":
+            depth += 1
+        elif kind == "COMMA" and not depth:
+            commas += 1
+        elif kind == "LPAR" and depth:
+            depth -= 1
+        elif kind == "LPAR":
+            name = tokens.text(real[place - 1])
+            return _signature(name, commas)
+    return None
+
+
+def _signature(name: str, argument: int) -> t.SignatureHelp | None:
+    page = builtin(name)
+    if page is None or (name not in WINDOWS and not (name in SIGNALS and SIGNALS[name].args)):
+        return None
+    label = usage(name)
+    inner = label[label.index("(") + 1 : -1].split(", ")
+    return t.SignatureHelp(
+        [
+            t.SignatureInformation(
+                label,
+                t.MarkupContent(t.MarkupKind.Markdown, page),
+                [t.ParameterInformation(part) for part in inner],
+            )
+        ],
+        0,
+        min(argument, len(inner) - 1),
+    )
+
+
+def hints(document: Document, sets: Mapping[str, str], within: t.Range) -> list[t.InlayHint]:
+    """Return the units that numbers and derived signals have got, and the values that settings give params."""
+    low, high = document.places.offset(within.start), document.places.offset(within.end)
+    found: dict[int, t.InlayHint] = {}
+    for offset, label in _labels(document, sets):
+        if low <= offset <= high:
+            at_ = document.places.position(offset)
+            found[offset] = t.InlayHint(at_, label, t.InlayHintKind.Type)
+    return [found[offset] for offset in sorted(found)]
+
+
+def _labels(document: Document, sets: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    study = document.study
+    for entry in study.scope.entries.values():
+        if entry.imported:
+            continue
+        if isinstance(entry.hir, hir.DerivedSignal):
+            yield entry.node.name.end, f": {noun(entry.hir.of.unit)}"
+        if isinstance(entry.hir, hir.Param) and snake(entry.node.name.text) in map(snake, sets):
+            value = entry.hir.value
+            if value != entry.hir.declared:
+                shown = str(value).lower() if isinstance(value, bool) else f"{value:g}"
+                yield entry.node.end, f" set to {shown}"
+    written = {n.end: n for n in nodes(study.main.file) if isinstance(n, ast.Quantity)}
+    for expr in _expressions(study.resolved):
+        for part in hir.walk(expr):
+            if not isinstance(part, hir.Const) or part.span.file != document.path:
+                continue
+            quantity = written.get(part.span.end)
+            if quantity is not None and quantity.unit is None and part.unit in _SUFFIX:
+                yield part.span.end, _SUFFIX[part.unit]
+
+
+def _expressions(resolved: hir.Resolved) -> Iterator[hir.Expr]:
+    for policy in resolved.policies:
+        yield from (s.of for s in policy.signals)
+        yield from (s.when for s in policy.start if s.when is not None)
+        for block in policy.blocks:
+            for rule in block.rules:
+                if rule.when is not None:
+                    yield rule.when
+                go = rule.action.go
+                if isinstance(go, hir.Borrow) and go.until is not None:
+                    yield go.until
