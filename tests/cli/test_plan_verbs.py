@@ -6,11 +6,8 @@ import xml.etree.ElementTree as ET
 import msgspec
 import pytest
 
-from tests.plan.conftest import model
 from tests.plan.conftest import plan as plan_fixture
 from tokenrouter import cli
-from tokenrouter.plan import structs as s
-from tokenrouter.plan.diff import diff
 from tokenrouter.plan.graph import mermaid, tasks, transitions
 from tokenrouter.plan.hash import seal
 from tokenrouter.plan.io import write
@@ -37,43 +34,6 @@ def test_explain_of_what_is_no_plan_is_one_line(tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"trc explain: {tmp_path / 'plan.json'}: no such plan; `trc compile` writes one\n"
     )
-
-
-def test_equal_plans_have_no_difference(plan):
-    moved = replace(plan.models[0], use="elsewhere/small")
-
-    assert diff(plan, replace(plan, producer="other", models=[moved, plan.models[1]])) == ""
-
-
-def test_a_difference_is_told_for_a_reviewer(plan, golden):
-    small, large = plan.programs
-    rules = [small.rules[0], replace(small.rules[1], keep=True), *small.rules[2:]]
-    changed = replace(
-        plan,
-        models=[
-            plan.models[0],
-            model("large", cost=5.0, prefill="lazy", kv_bytes_per_token=192),
-            model("mid"),
-        ],
-        params=[replace(plan.params[0], value=0.5)],
-        programs=[replace(small, rules=rules), large, s.Program(rules=[small.rules[-1]])],
-        claims=[],
-        windows=replace(plan.windows, max_wait_ms=20.0),
-    )
-
-    golden(diff(plan, changed))
-
-
-def test_diff_tells_by_its_status_whether_the_meaning_changed(plan, file, tmp_path, capsys):
-    tuned = replace(plan, windows=replace(plan.windows, max_wait_ms=20.0))
-    meant = replace(plan, params=[replace(plan.params[0], value=0.5)])
-    write(seal(tuned), tmp_path / "tuned.json")
-    write(seal(meant), tmp_path / "meant.json")
-
-    assert cli.main(["diff", "--exit-code", str(file), str(tmp_path / "tuned.json")]) == 0
-    assert cli.main(["diff", "--exit-code", str(file), str(tmp_path / "meant.json")]) == 1
-    assert cli.main(["diff", str(file), str(tmp_path / "meant.json")]) == 0
-    assert "param tau: value 0.35 -> 0.5" in capsys.readouterr().out
 
 
 def test_the_transition_graph_names_every_rule(plan, golden):
@@ -162,16 +122,3 @@ def test_an_unknown_code_is_told_in_a_line(capsys):
     assert cli.main(["explain", "TR2399"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("trc explain: there is no code `TR2399`") and len(err.splitlines()) == 1
-
-
-def test_plans_that_differ_in_windows_only_say_so_and_nothing_else(plan):
-    windows = replace(plan.windows, table=[[1, 1, 1], [1, 2, 3]], source="profile", system=None)
-    tuned = seal(replace(plan, windows=windows))
-
-    lines = diff(seal(plan), tuned).splitlines()
-
-    assert lines[0].startswith("tuning: ")
-    assert lines[1:] == [
-        "  windows of small: 1 at N=1..2, 2 at N=3 -> 1 at N=1..3",
-        "  windows of large: 1 at N=1, 2 at N=2..3 -> 1 at N=1, 2 at N=2, 3 at N=3",
-    ]

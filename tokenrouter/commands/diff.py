@@ -1,4 +1,8 @@
-"""`trc diff`: what changed in meaning between two plans, and what only in tuning."""
+"""`trc diff`: what changed in meaning between two plans, and what only in tuning.
+
+Exit status, as of diff(1): 0 where the two mean the same (their tuning may differ), 1 where the meaning differs, 2 where
+they cannot be compared.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,27 @@ HELP = "tell what changed in meaning between two plans"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    parser.description = (
+        "Tell what changed in meaning between two plans, and what only in tuning. "
+        "Exit status: 0 same meaning, 1 other meaning, 2 trouble."
+    )
     parser.add_argument("old", help="a plan file")
     parser.add_argument("new", help="a plan file")
-    parser.add_argument(
-        "--exit-code", action="store_true", help="exit with 1 where the meaning differs"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the differences."""
-    from tokenrouter.plan.diff import diff
-    from tokenrouter.plan.hash import hashes
-    from tokenrouter.plan.io import read
+    from tokenrouter.compiler.changes import places
+    from tokenrouter.errors import UsageError
+    from tokenrouter.plan.diff import difference, encode
+    from tokenrouter.plan.diff_text import text
+    from tokenrouter.plan.io import PlanError, read
 
-    old, new = read(args.old), read(args.new)
-    print(diff(old, new) or "the plans mean the same and are tuned the same\n", end="")
-    changed = hashes(old).program != hashes(new).program
-    return 1 if args.exit_code and changed else 0
+    try:
+        old, new = read(args.old), read(args.new)
+    except PlanError as error:
+        raise UsageError(str(error)) from None
+    told = difference(old, new, places(old, new))
+    print(encode(told) if args.json else text(told), end="")
+    return 0 if told.same_meaning else 1
