@@ -22,12 +22,22 @@ def complete(resolved: hir.Resolved) -> hir.Resolved:
     """Return what the front end found and, where that holds no error, what the passes and the files of heads add."""
     if any(d.severity == "error" for d in resolved.diagnostics):
         return resolved
-    found = [*resolved.diagnostics, *(d for policy in resolved.policies for d in analyse(policy))]
+    passes = [d for policy in resolved.policies for d in analyse(policy)]
+    found = [*resolved.diagnostics, *map(_in_its_language, passes)]
     if any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
         found += _heads(resolved)
     once = list({(d.code, d.span, d.message): d for d in found}.values())
     once.sort(key=lambda d: (d.span.file, d.span.start, d.code))
     return replace(resolved, diagnostics=tuple(once))
+
+
+def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
+    """Return a diagnostic of a pass whose help is in the spelling of its file."""
+    if not diagnostic.span.file.endswith(".py"):
+        return diagnostic
+    from tokenrouter.dsl.python_help import in_python  # noqa: PLC0415 most files need none of it
+
+    return in_python(diagnostic, keep_fix=True)
 
 
 def _heads(resolved: hir.Resolved) -> list[Diagnostic]:

@@ -80,7 +80,7 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
 
 
 def _round_trip(cycle: tuple[Way, ...]) -> str:
-    return "can repeat for ever: " + ", then ".join(
+    return "this can repeat for ever: " + ", then ".join(
         f"at {way.source} `{way.rule.text}`" for way in cycle
     )
 

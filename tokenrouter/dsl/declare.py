@@ -323,6 +323,7 @@ def _param(scope: Scope, tree: Tree, node: ast.Param) -> hir.Param | None:
                 "TR1105",
                 "the lower bound is above the upper one",
                 tree.source.span(node.bounds.start, node.bounds.end),
+                help="write the smaller bound first",
             )
             return None
     if value is None:
@@ -332,6 +333,7 @@ def _param(scope: Scope, tree: Tree, node: ast.Param) -> hir.Param | None:
             "TR1105",
             f"`{node.name.text}` is outside its own bounds",
             tree.source.span(node.value.start, node.value.end),
+            help=f"give a value from {low:g} to {high:g}, or move a bound",
         )
         return None
     span = tree.source.span(node.name.start, node.name.end)

@@ -14,6 +14,7 @@ It reads the parser's stack and changes nothing. Reports:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Protocol
 
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix, Label, Span
@@ -29,6 +30,42 @@ PLANNED = {
     "probe": "step and commit nothing",
     "undo": "take back tokens that are committed",
 }
+FORMS = {  # how a statement goes on behind its word
+    "IMPORT": 'import "other.route"',
+    "MODEL": 'model NAME { use "..." }',
+    "HEAD": 'head NAME { file "..."  reads MODEL.{hidden, logits, token} }',
+    "PARAM": "param NAME: UNIT = VALUE in [LOW, HIGH]",
+    "VAR": "var NAME: UNIT = VALUE",
+    "SIGNAL": "signal NAME = EXPRESSION",
+    "POLICY": "policy NAME { start MODEL  at MODEL { ... } }",
+    "TEST": 'test "NAME" for POLICY { at MODEL given SIGNAL = VALUE -> ACTION }',
+    "AT": "at MODEL { when CONDITION -> ACTION  otherwise -> ACTION }",
+    "WHEN": "when CONDITION -> ACTION",
+    "OTHERWISE": "otherwise -> ACTION",
+    "GUARANTEE": "guarantee share(MODEL) <= 40%",
+    "ENFORCE": "enforce share(MODEL) <= 40%",
+    "OBJECTIVE": "objective throughput where speed >= 20 tokens/s",
+    "FALLBACK": "fallback MODEL",
+    "TEMPLATE": "template from MODEL",
+    "RETRY": "retry MODEL",
+    "BORROW": "borrow MODEL for N` or `borrow MODEL until CONDITION at most N",
+    "MIX": "mix { MODEL: WEIGHT  MODEL: WEIGHT }",
+    "SET": "set VAR = VALUE",
+}
+SYNONYMS = {  # words of other languages
+    "if": "when",
+    "elif": "when",
+    "case": "when",
+    "else": "otherwise",
+    "default": "otherwise",
+    "accept": "commit",
+    "keep": "commit",
+    "reject": "retry",
+    "exit": "stop",
+    "halt": "stop",
+    "end": "stop",
+}
+ARROWS = {"COLON", "THEN", "LBRACE", "ASSIGN", "COMMA"}  # what stands where `->` is meant
 _STARTS_VALUE = {"LPAR", "NUMBER", "NAME", "STRING", "TRUE", "FALSE", "SIGN"}
 _OPERATORS = {"COMPARE", "ASSIGN", "SIGN", "TIMES", "AND", "OR", "IS", "IN", "NOT", "DOT", "LPAR"}
 _UNITS = {"NATS", "NATS_SQUARED", "PERCENT", "MS", "TOKENS", "TOKENS_A_SECOND"}
@@ -127,6 +164,33 @@ def unclosed(tokens: Tokens, braces: list[int], token: int) -> Diagnostic:
     )
 
 
+def form(tokens: Tokens, token: int, kinds: set[str]) -> str:
+    """Return how the statement is written that a token cannot go on with; '' where one could end here."""
+    if not kinds.isdisjoint({"WHEN", "OTHERWISE", "START", "POLICY"}):
+        return ""
+    at = bisect_left(tokens.real, token)
+    for before in reversed(tokens.real[max(0, at - 40) : at]):
+        if tokens.kinds[before] in FORMS:
+            return f"it is written `{FORMS[tokens.kinds[before]]}`"
+    return ""
+
+
+def arrow(tokens: Tokens, token: int, closer: int | None) -> Diagnostic:
+    """TR0104: another sign stands where `->` is meant; `closer` is the `}` that goes with a `{`."""
+    span = tokens.source.span(tokens.starts[token], tokens.end(token))
+    edits = [Edit(span, "->")]
+    if closer is not None:
+        edits.append(Edit(tokens.source.span(tokens.starts[closer], tokens.end(closer)), ""))
+    return Diagnostic(
+        "TR0104",
+        "error",
+        f"{found(tokens, token)} is written `->` here",
+        span,
+        help="a rule is `when CONDITION -> ACTION`",
+        fix=Fix("write `->`", tuple(edits), safe=True),
+    )
+
+
 def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
     """Return what is wrong with a token that nothing here can go on with."""
     tokens = stack.tokens
@@ -137,10 +201,18 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
     if text in PLANNED:
         return reserved(text, span)
     if kind == "NAME" and stack.accepts(["COMMIT"]):
-        return Diagnostic(
-            "TR0212", "error", f"`{text}` is no action", span, help=did_you_mean(text, ACTIONS)
-        )
+        near = SYNONYMS.get(text)
+        help_ = f"did you mean `{near}`?" if near in ACTIONS else did_you_mean(text, ACTIONS)
+        return Diagnostic("TR0212", "error", f"`{text}` is no action", span, help=help_)
     kinds = accepted(stack)
+    if kind == "MIX" and "NAME" in kinds:
+        return Diagnostic(
+            "TR0214",
+            "error",
+            "a mixture draws the model after a token that is kept",
+            span,
+            help="write `commit then mix { ... }`",
+        )
     words = [word for word, terminal in table().words.items() if terminal in kinds]
     if (
         kind == "NAME"
@@ -148,7 +220,7 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
         and kinds.isdisjoint({"ARROW", "COMPARE"})
         and len(words) > 1
     ):
-        near = nearest(text, words)
+        near = SYNONYMS.get(text) if SYNONYMS.get(text) in words else nearest(text, words)
         return Diagnostic(
             "TR0213",
             "error",
@@ -158,10 +230,25 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
         )
     if kind == "$END":
         return Diagnostic(
-            "TR0201", "error", f"the file ends where {describe(kinds)} must follow", span
+            "TR0201",
+            "error",
+            f"the file ends where {describe(kinds)} must follow",
+            span,
+            help=form(tokens, token, kinds),
         )
+    help_, fix = form(tokens, token, kinds), None
+    if kind == "COMMA" and not help_:
+        help_ = "nothing stands between statements but white space"
+        fix = Fix("remove it", (Edit(span, ""),), safe=True)
+    if kind == "THEN" and not help_:
+        help_ = "only `commit then ...` names who is next: `commit then MODEL`"
     return Diagnostic(
-        "TR0201", "error", f"expected {describe(kinds)}, found {found(tokens, token)}", span
+        "TR0201",
+        "error",
+        f"expected {describe(kinds)}, found {found(tokens, token)}",
+        span,
+        help=help_,
+        fix=fix,
     )
 
 

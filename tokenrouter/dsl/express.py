@@ -16,7 +16,7 @@ from tokenrouter.dsl.fitting import fit, unify
 from tokenrouter.dsl.names import Names, usage
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.units import LOOSE, NUMERIC, WRITTEN, article, noun, product, quotient
-from tokenrouter.signals import CLASSES, WINDOWS, Unit
+from tokenrouter.signals import CLASSES, SIGNALS, WINDOWS, Unit
 
 
 class Expressions(Names):
@@ -35,11 +35,15 @@ class Expressions(Names):
             wanted = article(unit)
             code = "TR1101" if unit in NUMERIC and expr.unit in NUMERIC else "TR1102"
             place = f"{why} must be {wanted}" if why else f"{wanted} must stand here"
+            text = self.tree.one_line(node.start, node.end)
             self.found.add(
                 code,
-                f"{place}, and `{self.tree.one_line(node.start, node.end)}` is {article(expr.unit)}",
+                f"{place}, and `{text}` is {article(expr.unit)}",
                 self.span(node),
                 labels=self.origin(expr),
+                help=f"compare it with something, as in `{text} > {_some(expr.unit)}`"
+                if unit == "bool" and expr.unit in NUMERIC
+                else "",
             )
             return self.poison(node)
         return expr
@@ -190,6 +194,7 @@ class Expressions(Names):
             f"`{sign}` between {noun(left.unit)} and {noun(right.unit)}",
             span,
             labels=labels + self.origin(left) + self.origin(right),
+            help=_comparable(left, right) if code == "TR1101" else "",
         )
 
     def _comparison(self, node: ast.Comparison) -> hir.Expr:
@@ -216,6 +221,8 @@ class Expressions(Names):
             self.found.add(
                 "TR0207", "comparisons do not chain", span, help=f"write `{whole}`", fix=fix
             )
+            return self.poison(node)
+        if self._asks(node):
             return self.poison(node)
         left, right = unify(self.read(node.operands[0]), self.read(node.operands[1]))
         sign_text = "==" if node.signs[0].kind == "ASSIGN" else node.signs[0].text
@@ -246,6 +253,29 @@ class Expressions(Names):
             )
             return self.poison(node)
         return hir.Compare(cast("hir.Sign", sign_text), left, right, span=span)
+
+    def _asks(self, node: ast.Comparison) -> bool:
+        """Report `token == "x"` and the like, whose other side is then no expression; return whether it is that."""
+        owner, other = node.operands
+        if not isinstance(owner, ast.Reference) or owner.name.text not in ("token", "class"):
+            return False
+        if self.scope.get(owner.name.text) is not None:
+            return False
+        name, value = owner.name.text, self.tree.one_line(other.start, other.end)
+        word = {"==": "is", "!=": "is not"}.get(node.signs[0].text)
+        fix = None
+        if word and isinstance(other, ast.Text if name == "token" else ast.Reference):
+            fix = Fix(f"write `{word}`", (Edit(self.span(node.signs[0]), word),), safe=True)
+        self.found.add(
+            "TR1102",
+            f"`{name}` is asked with `is` or `in`",
+            self.span(owner if fix is None else node),
+            help=f"write `{name} {word} {value}`"
+            if fix
+            else '`token is "x"`, `token in {"x", "y"}`, `class is number`',
+            fix=fix,
+        )
+        return True
 
     def _membership(self, node: ast.Is | ast.In) -> hir.Expr:
         owner = node.of.name.text if isinstance(node.of, ast.Reference) else ""
@@ -288,3 +318,22 @@ class Expressions(Names):
             parts = tuple(hir.ClassIs(cast("hir.Class", value.text), span=span) for value in values)
             expr = parts[0] if len(parts) == 1 else hir.AnyOf(parts, span=span)
         return hir.Not(expr, span=span) if node.negated else expr
+
+
+def _some(unit: str) -> str:
+    """Return a number in a unit."""
+    return {"nats": "0.5", "count": "8", "ms": "250 ms", "number": "1"}.get(unit, "20%")
+
+
+def _comparable(left: hir.Expr, right: hir.Expr) -> str:
+    """Return what could stand for one of two sides of different units."""
+    for given, wanted in ((right, left.unit), (left, right.unit)):
+        if isinstance(given, hir.SignalRef):
+            like = [
+                f"`{n}`" for n, kind in SIGNALS.items() if kind.unit == wanted and not kind.args
+            ]
+            if like:
+                return f"signals {article(wanted)}: {', '.join(like)}".replace(
+                    "signals a ", "signals that are a "
+                )
+    return "both sides need one unit"

@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from tokenrouter.diagnostics import CODES, Diagnostic, Edit, Fix, Label, Span
 from tokenrouter.dsl.nearest import did_you_mean, nearest
 
+DECLARE = {  # how a name comes to be, where none is near it
+    "TR1001": 'declare it: `model {0} {{ use "..." }}`',
+    "TR1002": "declare it as a `param`, `var` or `signal`, or take a signal of the language",
+    "TR1003": "declare it: `policy {0} {{ ... }}`",
+    "TR1012": "declare it: `var {0}: count = 0`",
+}
+
 
 @dataclass(eq=False, slots=True)
 class _Unknown:
@@ -56,6 +63,16 @@ class Findings:
         entry.known = entry.known or tuple(known)
         entry.spans.append(span)
 
+    def _help(self, entry: _Unknown) -> str:
+        """Return the nearest name, be it of a declaration that a mistake cost; else what there is, or how to declare it."""
+        if nearest(entry.name, entry.known) is None:
+            lost = nearest(entry.name, self.lost_names)
+            if lost is not None:
+                return f"did you mean `{lost}`?"
+        return did_you_mean(entry.name, entry.known) or DECLARE.get(entry.code, "").format(
+            entry.name
+        )
+
     def finish(self) -> list[Diagnostic]:
         """Return everything, in source order, each once."""
         found = list(self._found)
@@ -68,7 +85,7 @@ class Findings:
                     f"there is no {entry.kind} `{entry.name}`",
                     first,
                     tuple(Label(span, "and here") for span in rest),
-                    did_you_mean(entry.name, entry.known),
+                    self._help(entry),
                     _respell(entry, [first, *rest]),
                 )
             )

@@ -70,6 +70,7 @@ STARTERS = frozenset(
     ]
 )
 TOP = frozenset(["IMPORT", "MODEL", "HEAD", "PARAM", "VAR", "SIGNAL", "POLICY", "TEST", "$END"])
+_ACTIONS = frozenset(["COMMIT", "RETRY", "BORROW", "STOP"])
 INSERTABLE = (
     "ARROW",
     "COLON",
@@ -81,6 +82,8 @@ INSERTABLE = (
     "COMMA",
     "THEN",
     "FOR",
+    "GIVEN",
+    "MOST",
 )
 
 
@@ -106,6 +109,7 @@ class Parser:
         self.lasts = [-1]
         self.problems: list[Diagnostic] = []
         self.dropped: list[tuple[int, int]] = []
+        self.inserted: set[int] = set()  # before these tokens a `{` was told to be missing
 
     def run(self) -> Parsed:
         """Return the tree; there always is one."""
@@ -199,7 +203,7 @@ class Parser:
         self._finish_complete(token)
         if kinds[token] in TOP and self._close(token):
             return at
-        if quiet:
+        if quiet or self._after_stray(token):
             return self._skip(at)
         if self._mend(at):
             return at if kinds[token] != "STRAY" else at + 1
@@ -207,13 +211,21 @@ class Parser:
         self.problems.append(expected.unexpected(self, token, opened))
         return self._skip(at)
 
+    def _after_stray(self, token: int) -> bool:
+        """Return whether what was passed over, and told, stands right before a token."""
+        kinds, before = self.tokens.kinds, token - 1
+        while before > 0 and kinds[before] == "SPACE":
+            before -= 1
+        return before >= 0 and kinds[before] == "STRAY"
+
     def _mend(self, at: int) -> bool:
         """Report and mend a mistake after which nothing need be dropped; return whether it was one."""
         real, kinds = self.tokens.real, self.tokens.kinds
         token, kind = real[at], kinds[real[at]]
         coming = kinds[real[at + 1]] if at + 1 < len(real) else "$END"
         text = self.tokens.text(token)
-        if kind == "NAME" and at and kinds[real[at - 1]] == "NUMBER" and self.accepts(["NATS"]):
+        number = at > 0 and kind == "NAME" and kinds[real[at - 1]] == "NUMBER"
+        if number and (real[at - 1] == token - 1 or self.accepts(["NATS"])):
             self.problems.append(expected.unit(self.tokens, token))
             kinds[token] = "STRAY"
             return True
@@ -227,29 +239,54 @@ class Parser:
             self.problems.append(expected.word_as_name(text, place))
             kinds[token] = "NAME"
             return True
+        if kind in expected.ARROWS and coming in _ACTIONS and self.accepts(["ARROW", coming]):
+            closer = self._closer(at) if kind == "LBRACE" else None
+            self.problems.append(expected.arrow(self.tokens, token, closer))
+            kinds[token] = "ARROW"
+            if closer is not None:
+                real.remove(closer)
+            return True
         missing = [sign for sign in INSERTABLE if self.accepts([sign, kind])]
+        if "ASSIGN" in missing and self.accepts(["COMPARE"]):
+            missing.remove("ASSIGN")  # in a condition it compares nothing
+        if len(missing) > 1:
+            missing = [sign for sign in missing if self.accepts([sign, kind, coming])]
         if len(missing) == 1 and missing[0] == "RBRACE":
             brace = self._open(0)[-1]
-            self.problems.append(expected.unclosed(self.tokens, [brace], token))
+            if brace not in self.inserted:
+                self.problems.append(expected.unclosed(self.tokens, [brace], token))
             self._insert("RBRACE", token)
             return True
         if len(missing) == 1 and at:
             self.problems.append(expected.missing(self.tokens, real[at - 1], token, missing[0]))
             self._insert(missing[0], token)
+            if missing[0] == "LBRACE":
+                self.inserted.add(token)
             return True
-        if kind == "NAME":
-            fitting = [
-                word
-                for word, terminal in self.table.words.items()
-                if self.accepts([terminal, coming])
-            ]
-            near = nearest(text, fitting)
-            if near is not None:
-                opened = bool(self._open(0))
-                self.problems.append(expected.unexpected(self, token, opened))
-                kinds[token] = self.table.words[near]
-                return True
-        return False
+        return kind == "NAME" and self._respell(token, coming)
+
+    def _respell(self, token: int, coming: str) -> bool:
+        """Take a name for the word of the language that it is by all likelihood; return whether there is one."""
+        text = self.tokens.text(token)
+        fitting = [
+            word for word, terminal in self.table.words.items() if self.accepts([terminal, coming])
+        ]
+        other = expected.SYNONYMS.get(text)
+        near = other if other in fitting else nearest(text, fitting)
+        if near is None:
+            return False
+        self.problems.append(expected.unexpected(self, token, bool(self._open(0))))
+        self.tokens.kinds[token] = self.table.words[near]
+        return True
+
+    def _closer(self, at: int) -> int | None:
+        """Return the `}` that goes with the `{` at a place; None where there is none."""
+        depth, kinds = 0, self.tokens.kinds
+        for token in self.tokens.real[at:]:
+            depth += (kinds[token] == "LBRACE") - (kinds[token] == "RBRACE")
+            if depth == 0:
+                return token
+        return None
 
     def _insert(self, kind: str, token: int) -> None:
         action = self._settle(kind, token)
@@ -280,7 +317,9 @@ class Parser:
         kind = self.tokens.kinds[token]
         if not braces or not self.accepts(["RBRACE"] * len(braces) + [kind]):
             return False
-        self.problems.append(expected.unclosed(self.tokens, braces, token))
+        told = [brace for brace in braces if brace not in self.inserted]
+        if told:
+            self.problems.append(expected.unclosed(self.tokens, told, token))
         for _ in braces:
             self._insert("RBRACE", token)
         return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from unicodedata import category
 
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix
 from tokenrouter.dsl.source import Source
@@ -24,6 +25,12 @@ FOREIGN = {
     "<>": "!=",
     "===": "==",
     "→": "->",
+    "−>": "->",
+    "–>": "->",
+    "—>": "->",
+    "−": "-",
+    "–": "-",
+    "—": "-",
     "≥": ">=",
     "≤": "<=",
     "≠": "!=",
@@ -69,9 +76,10 @@ def _master() -> re.Pattern[str]:
         ("COMMENT", patterns["COMMENT"]),
         (
             "FOREIGN",
-            "===|&&|\\|\\||=>|<>|!(?!=)|"
+            "===|&&|\\|\\||=>|<>|!(?!=)|[−–—]>|"
             + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
         ),
+        ("REMARK", r"//[^\r\n]*|/\*(?s:.*?)\*/"),
         ("COMPARE", patterns["COMPARE"]),
         ("PLAIN", "|".join(re.escape(sign) for sign in plain)),
         ("SIGN", patterns["SIGN"]),
@@ -94,7 +102,7 @@ def tokenize(source: Source) -> tuple[Tokens, list[Diagnostic]]:
             kind = words.get(found[0], "NAME")
         elif kind in ("WORDED", "PLAIN"):
             kind = signs[found[0]]
-        elif kind in ("STRAY", "FOREIGN", "OPEN", "WORD"):
+        elif kind in ("STRAY", "FOREIGN", "OPEN", "WORD", "REMARK"):
             odd.append(len(kinds))
         kinds.append(kind)
         starts.append(found.start())
@@ -125,6 +133,8 @@ def _settle(
             kinds[token] = "STRING"
         elif kind == "WORD":
             kinds[token] = "NAME"
+        elif kind == "REMARK":
+            kinds[token] = "COMMENT"
         elif kind == "FOREIGN":
             kinds[token] = _kind_of(FOREIGN[source.text[start:end]].strip())
     return problems
@@ -133,7 +143,7 @@ def _settle(
 def _kind_of(text: str) -> str:
     if text in table().words:
         return table().words[text]
-    return table().signs.get(text, "COMPARE")
+    return table().signs.get(text, "SIGN" if text == "-" else "COMPARE")
 
 
 def _odd(source: Source, kind: str, start: int, end: int) -> Diagnostic:
@@ -146,6 +156,17 @@ def _odd(source: Source, kind: str, start: int, end: int) -> Diagnostic:
             f"`{text}` is written `{ours.strip()}` here",
             span,
             fix=Fix(f"write `{ours.strip()}`", (Edit(span, ours),), safe=True),
+        )
+    if kind == "REMARK":
+        line = text.startswith("//")
+        mend = Fix("write `#`", (Edit(span, "#" + text[2:]),), safe=True) if line else None
+        return Diagnostic(
+            "TR0104",
+            "error",
+            "a comment begins with `#` and ends with its line",
+            span,
+            help="" if line else "begin each of its lines with `#`",
+            fix=mend,
         )
     if kind == "WORD":
         return Diagnostic(
@@ -173,8 +194,13 @@ def _odd(source: Source, kind: str, start: int, end: int) -> Diagnostic:
             help='end it with `"`; a line break inside a string is written `\\n`',
         )
     shown = text if text.isprintable() else " ".join(f"U+{ord(c):04X}" for c in text)
-    help_ = "a line break ends nothing and needs no `;`" if set(text) == {";"} else ""
-    fix = Fix("remove it", (Edit(span, ""),), safe=True) if set(text) == {";"} else None
+    help_, fix = "arithmetic has `+`, `-`, `*` and `/`" if set(text) == {"^"} else "", None
+    if set(text) == {";"}:
+        help_ = "a line break ends nothing and needs no `;`"
+        fix = Fix("remove it", (Edit(span, ""),), safe=True)
+    elif all(category(c) in ("Zs", "Cf", "Zl", "Zp") for c in text):
+        help_ = "it shows as nothing or as a space; only ordinary spaces, tabs and line breaks may stand between words"
+        fix = Fix("write a space", (Edit(span, " "),), safe=True)
     return Diagnostic(
         "TR0101", "error", f"`{shown}` is not part of the language", span, help=help_, fix=fix
     )

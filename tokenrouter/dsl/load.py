@@ -169,10 +169,12 @@ def _study(
 
 
 def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
-    """Return a diagnostic without the fix that is written in the other spelling."""
-    if not diagnostic.span.file.endswith(".py") or diagnostic.code.startswith("TR1"):
-        return diagnostic  # a respelt name is the same in both
-    return replace(diagnostic, fix=None)
+    """Return a diagnostic whose help and fix are in the spelling of its file."""
+    if not diagnostic.span.file.endswith(".py"):
+        return diagnostic
+    from tokenrouter.dsl.python_help import in_python  # noqa: PLC0415 most files need none of it
+
+    return in_python(diagnostic)
 
 
 def _header(found: Findings, tree: Tree) -> None:

@@ -25,7 +25,7 @@ def distance(a: str, b: str, most: int) -> int:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is meant by all likelihood; None where none is near."""
-    most = 1 if len(name) < 4 else 2 if len(name) < 8 else 3
+    most = min(len(name) - 1, 1 if len(name) < 4 else 2 if len(name) < 8 else 3)
     wanted = name.lower()
     ranked = sorted((distance(wanted, other.lower(), most), other) for other in known)
     return ranked[0][1] if ranked and ranked[0][0] <= most else None

@@ -10,7 +10,7 @@ from typing import cast
 
 from tokenrouter.diagnostics import Edit, Fix, Label, Span
 from tokenrouter.dsl import ast, hir
-from tokenrouter.dsl.nearest import did_you_mean
+from tokenrouter.dsl.nearest import did_you_mean, nearest
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.rules import Rules, Written, names_in
 from tokenrouter.dsl.scope import Scope, snake
@@ -28,6 +28,7 @@ class PolicyReader:
         self.name = node.name.text
         self.once: dict[str, ast.Node] = {}
         self.blocks: dict[str, tuple[ast.At, list[Written]]] = {}
+        self.astray: list[str] = []  # names of blocks that are no model's, or are there twice
         self.claims: list[hir.Claim] = []
         self.start: tuple[hir.StartRule, ...] | None = None
         self.objective = hir.Objective()
@@ -74,6 +75,7 @@ class PolicyReader:
                 f"{what} is there twice",
                 self.span(node),
                 labels=(Label(self.span(before), "it is here first"),),
+                help="remove one of them",
             )
         return before is node
 
@@ -148,6 +150,8 @@ class PolicyReader:
         self._otherwise(where, node, node.rules)
         if model is not None and self._first(f"at {model}", node, where):
             self.blocks[model] = (node, written)
+        else:
+            self.astray.append(node.model.text)
 
     # Claims
 
@@ -213,18 +217,20 @@ class PolicyReader:
         made: dict[str, hir.Block] = {}
         sound = True
         mentioned = {*handed, *borrowed, *(set(self.blocks) - {"any"})}
+        excused = self._excused([model for model in handed if model not in self.blocks])
         for entry in self.scope.of("model"):
             model = snake(entry.node.name.text)
             if model not in mentioned:
                 continue
             own = self.blocks.get(model)
             if own is None and rest is None and model in handed and not lost:
-                self.found.add(
-                    "TR2005",
-                    f"`{model}` may decide, and has no rules",
-                    handed[model],
-                    help=f"add `at {model} {{ otherwise -> commit }}`, or `at any`",
-                )
+                if model not in excused:
+                    self.found.add(
+                        "TR2005",
+                        f"`{model}` may decide, and has no rules",
+                        handed[model],
+                        help=f"add `at {model} {{ otherwise -> commit }}`, or `at any`",
+                    )
                 sound = False
                 continue
             node, written = own or rest or (None, [])
@@ -238,6 +244,14 @@ class PolicyReader:
                 own is None and rest is not None,
             )
         return made if sound else None
+
+    def _excused(self, without: list[str]) -> set[str]:
+        """Return the models whose missing blocks follow from blocks under wrong names, which are told already."""
+        left = list(without)
+        for name in self.astray:
+            if left:
+                left.remove(nearest(name, left) or left[0])
+        return set(without) - set(left)
 
     def _reached(self) -> tuple[dict[str, Span], dict[str, Span]]:
         """Return the models that rules borrow from, and those that they hand the request to, each with a place."""

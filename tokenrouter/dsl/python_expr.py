@@ -78,7 +78,9 @@ class PythonExpressions:
         """Return a plain name."""
         if not isinstance(node, py.Name):
             self.planned(node)
-            raise self.wrong("TR6004", "the name of a declaration must stand here", node)
+            text = isinstance(node, py.Constant) and isinstance(node.value, str)
+            help_ = "write it without quotes, as it was declared" if text else ""
+            raise self.wrong("TR6004", "the name of a declaration must stand here", node, help_)
         self.spoken(node.id, *self.range(node))
         return self.tok(node, "NAME", node.id)
 
@@ -99,7 +101,8 @@ class PythonExpressions:
     def string(self, node: py.expr) -> ast.Tok:
         """Return a string literal."""
         if not isinstance(node, py.Constant) or not isinstance(node.value, str):
-            raise self.wrong("TR6004", "a string, written out, must stand here", node)
+            help_ = "write it out in quotes: the file is read, never executed"
+            raise self.wrong("TR6004", "a string, written out, must stand here", node, help_)
         return self.tok(node, "STRING", quote(node.value))
 
     def literal(self, node: py.expr) -> ast.Literal:
@@ -109,7 +112,8 @@ class PythonExpressions:
         if isinstance(node, py.UnaryOp) and isinstance(node.op, py.USub):
             sign, node = self.tok(node, "SIGN", "-"), node.operand
         if not isinstance(node, py.Constant) or not isinstance(node.value, (bool, int, float, str)):
-            raise self.wrong("TR6004", "a literal must stand here", node)
+            help_ = "a number, a string, `True` or `False`: the file is read, never executed"
+            raise self.wrong("TR6004", "a literal must stand here", node, help_)
         return ast.Literal(start, end, sign, self._constant(node), None)
 
     def _constant(self, node: py.Constant) -> ast.Tok:

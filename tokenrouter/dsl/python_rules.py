@@ -10,7 +10,13 @@ from tokenrouter.dsl import ast
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.python_expr import Outside, PythonExpressions
 
-ACTIONS = ("commit", "retry", "borrow", "stop")
+CALLED = {
+    "commit": "commit()",
+    "retry": "retry(MODEL)",
+    "borrow": "borrow(MODEL, 4)",
+    "stop": "stop()",
+}
+ACTIONS = tuple(CALLED)
 Made = TypeVar("Made")
 
 
@@ -225,9 +231,9 @@ class PythonRules(PythonExpressions):
         self.planned(node)
         word = node.func.id if isinstance(node, py.Call) and isinstance(node.func, py.Name) else ""
         if not isinstance(node, py.Call) or word not in ACTIONS:
-            raise self.wrong(
-                "TR6004", "an action must stand here", node, did_you_mean(word, ACTIONS)
-            )
+            called = CALLED.get(node.id, "") if isinstance(node, py.Name) else ""
+            help_ = f"call it: `{called}`" if called else did_you_mean(word, ACTIONS)
+            raise self.wrong("TR6004", "an action must stand here", node, help_)
         start, end = self.range(node)
         if word == "borrow":
             given = self.arguments(node, ("of", "n"), ("until", "most", "set"))

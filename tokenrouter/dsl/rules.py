@@ -120,7 +120,9 @@ class Rules:
 
     def _bad_mix(self, message: str, node: ast.Node) -> bool:
         if not self.tree.is_lost(node.start, node.end):
-            self.found.add("TR1109", message, self.span(node))
+            self.found.add(
+                "TR1109", message, self.span(node), help="as in `mix { small: 0.7  large: 0.3 }`"
+            )
         return False
 
     def _borrow(self, node: ast.Borrow) -> hir.Borrow | None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from tokenrouter.diagnostics import Label
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.expected import ACTIONS
 from tokenrouter.dsl.fitting import unify
+from tokenrouter.dsl.nearest import did_you_mean, nearest
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.rules import Rules
 from tokenrouter.dsl.scope import Scope, snake
@@ -38,6 +40,8 @@ class _Cases:
         if isinstance(node.expect, ast.Tok) or (
             node.model is None and isinstance(node.expect, ast.Mix)
         ):
+            if node.model is not None and self._no_action(node.expect):
+                return None
             go = self.rules.go_first(node.expect)
             expect = None if go is None else hir.Action(True, go, (), self.rules.span(node.expect))
         else:
@@ -49,6 +53,20 @@ class _Cases:
             return None
         text = self.tree.one_line(node.start, node.end)
         return hir.Case(model, found, expect, self.rules.span(node), text)
+
+    def _no_action(self, expect: ast.Tok | ast.Mix) -> bool:
+        """Report a word behind `->` that is neither an action nor a model; return whether it is that."""
+        if isinstance(expect, ast.Mix) or self.scope.get(expect.text) is not None:
+            return False
+        if nearest(expect.text, self.scope.names("model")) is not None:
+            return False
+        self.scope.found.add(
+            "TR0212",
+            f"`{expect.text}` is no action",
+            self.rules.span(expect),
+            help=did_you_mean(expect.text, ACTIONS),
+        )
+        return True
 
     def _contradicts(self, givens: tuple[hir.Given, ...]) -> bool:
         """Tell of the first two suppositions that cannot hold together; return whether there are any."""

@@ -79,7 +79,7 @@ def _alone(
     if not some([everything], always):
         return _never(rule, _reason(everything, always))
     if not some([everything], never):
-        return _always(state, rule)
+        return _always(state, rule, _reason(everything, never))
     return settings.problem(rule, rule.when)
 
 
@@ -160,12 +160,13 @@ def _never(rule: Rule, reason: str) -> Diagnostic:
     )
 
 
-def _always(state: State, rule: Rule) -> Diagnostic:
+def _always(state: State, rule: Rule, reason: str) -> Diagnostic:
     """TR2303."""
+    because = f": {reason}" if reason else ""
     return Diagnostic(
         "TR2303",
         "warning",
-        f"rule `{rule.text}` fires on every step, so no later rule of `{state.model}` ever does",
+        f"rule `{rule.text}` fires on every step, so no later rule of `{state.model}` ever does{because}",
         rule.span,
         help="write it as `otherwise`, or mend its threshold",
     )

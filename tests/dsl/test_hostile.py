@@ -1,0 +1,248 @@
+"""Mistakes of people who come from other languages or are in a hurry: one diagnostic each, in its place, with a way out."""
+
+import pytest
+
+from tokenrouter.compiler.analyse import complete
+from tokenrouter.dsl.load import examine
+
+HEAD = """route 1
+
+model small { use "s" }
+model large { use "l" }
+param tau: nats = 1 in [0, 4]
+
+"""
+POLICY = """policy NAME {
+  start small
+  at small {
+    when entropy > tau -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= tau -> commit then small
+    otherwise -> commit
+  }
+}
+test "t" for NAME { at small given entropy = 3 -> retry large }
+"""
+# By name: what is replaced by what in a policy, the code, the text that is pointed at, and a part of the help.
+IN_A_POLICY = {
+    "if": ("when entropy > tau", "if entropy > tau", "TR0213", "if", "`when`"),
+    "else": ("otherwise", "else", "TR0213", "else", "`otherwise`"),
+    "capitals": ("otherwise", "OTHERWISE", "TR0213", "OTHERWISE", "`otherwise`"),
+    "goto": ("retry large", "goto large", "TR0212", "goto", "`retry`"),
+    "accept": ("-> commit\n", "-> accept\n", "TR0212", "accept", "`commit`"),
+    "colon": ("tau -> retry", "tau : retry", "TR0104", ":", "when CONDITION -> ACTION"),
+    "then": ("tau -> retry", "tau then retry", "TR0104", "then", "when CONDITION -> ACTION"),
+    "braces": ("-> retry large", "{ retry large }", "TR0104", "{", "when CONDITION -> ACTION"),
+    "fat arrow": ("-> retry", "=> retry", "TR0104", "=>", ""),
+    "typeset arrow": ("-> retry", "\u2212> retry", "TR0104", "\u2212>", ""),
+    "typeset minus": ("entropy > tau", "logprob > \u22121", "TR0104", "\u2212", ""),
+    "ampersands": ("entropy > tau", "entropy > tau && margin < 0.1", "TR0104", "&&", ""),
+    "comma": ("retry large\n", "retry large,\n", "TR0201", ",", "white space"),
+    "semicolon": ("retry large\n", "retry large;\n", "TR0101", ";", "line break"),
+    "slashes": ("start small", "start small // here", "TR0104", "// here", ""),
+    "stars": ("start small", "start small /* a\n b */", "TR0104", "/* a\n b */", ""),
+    "no-break space": ("when entropy", "when\u00a0entropy", "TR0101", "\u00a0", "ordinary spaces"),
+    "nothing to see": ("when entropy", "when \u200bentropy", "TR0101", "\u200b", "shows as nothing"),
+    "power": ("entropy > tau", "entropy ^ 2 > tau", "TR0101", "^", "arithmetic"),
+    "modulo": ("entropy > tau", "position % 2 == 0", "TR0201", "%", "when CONDITION -> ACTION"),
+    "xor": ("entropy > tau", "entropy > tau xor margin < 0.1", "TR0201", "xor", "when CONDITION"),
+    "two operators": ("entropy > tau", "entropy > tau and and true", "TR0201", "and", "when COND"),
+    "open parenthesis": ("entropy > tau", "(entropy > tau", "TR0202", "->", ""),
+    "stray parenthesis": ("entropy > tau", "entropy > tau)", "TR0201", ")", "when CONDITION"),
+    "no length": ("retry large\n", "borrow large\n", "TR0201", "otherwise", "borrow MODEL for N"),
+    "no most": ("retry large\n", "borrow large until true\n", "TR0201", "otherwise", "at most N"),
+    "quoted model": ("retry large\n", 'retry "large"\n', "TR0201", '"large"', "retry MODEL"),
+    "stop then": ("retry large\n", "stop then large\n", "TR0201", "then", "commit then MODEL"),
+    "retry mix": ("retry large\n", "retry mix { large: 1 }\n", "TR0214", "mix", "commit then mix"),
+    "no value set": ("retry large\n", "retry large set\n", "TR0201", "otherwise", "set VAR = VALUE"),
+    "unit stuck on": ("entropy > tau", "entropy > 1e", "TR0211", "e", ""),
+    "hexadecimal": ("entropy > tau", "position > 0x10", "TR0211", "x10", "nats"),
+    "no given": ("given entropy = 3 ->", "entropy = 3 ->", "TR0202", "entropy", ""),
+    "action in a test": ("3 -> retry large }", "3 -> comit }", "TR0212", "comit", "`commit`"),
+    "token equals": ("entropy > tau", 'token == "x"', "TR1102", 'token == "x"', 'token is "x"'),
+    "class equals": ("entropy > tau", "class != code", "TR1102", "class != code", "class is not code"),
+    "assignment": ("entropy > tau", "position = 3", "TR0206", "=", ""),
+    "chain": ("entropy > tau", "0 < entropy < tau", "TR0207", "0 < entropy < tau", "0 < entropy and"),
+    "no comparison": ("entropy > tau", "not entropy", "TR1102", "entropy", "entropy > 0.5"),
+    "two units": ("entropy > tau", "margin > tau", "TR1101", "margin > tau", "`entropy`"),
+    "two signals": ("entropy > tau", "entropy > maxprob", "TR1101", "entropy > maxprob", "`logprob`"),
+    "another unit": ("entropy > tau", "entropy > 20 ms", "TR1101", "entropy > 20 ms", "`elapsed`"),
+    "undeclared var": ("retry large\n", "retry large set n = 1\n", "TR1012", "n", "var n: count = 0"),
+    "misspelt block": ("at large", "at lrage", "TR1001", "lrage", "`large`"),
+    "unknown block": ("at large", "at medium", "TR1001", "medium", "`large`, `small`"),
+    "block twice": ("at large", "at small", "TR2004", None, "remove one"),
+    "weight of nothing": ("commit then small", "commit then mix { small: 0 }", "TR1109", "small: 0", "mix {"),
+}  # fmt: skip
+# The same of a whole file.
+IN_A_FILE = {
+    "assigned model": ('model small { use "s" }', 'model small = "s"', "TR0201", "=", "model NAME {"),
+    "bare model": ('model small { use "s" }', 'model small use "s"', "TR0202", "use", ""),
+    "no property": ('{ use "s" }', '{ "s" }', "TR0201", '"s"', "model NAME {"),
+    "bare path": ('use "s"', "use s", "TR1114", "s", 'use "..."'),
+    "single quotes": ('use "s"', "use 's'", "TR0104", "'s'", ""),
+    "no unit": ("tau: nats =", "tau =", "TR1103", "tau", "param tau: nats"),
+    "no value": ("nats = 1 in", "nats 1 in", "TR0202", "1", ""),
+    "range": ("in [0, 4]", "in 0..4", "TR0201", "0", "in [LOW, HIGH]"),
+    "swapped bounds": ("[0, 4]", "[4, 0]", "TR1105", "in [4, 0]", "smaller"),
+    "outside": ("= 1 in", "= 9 in", "TR1105", "9", "from 0 to 4"),
+    "unit of the file": ("tau: nats", "tau: bits", "TR1005", "bits", "`nats`"),
+}  # fmt: skip
+
+
+def told(text, name="p.route"):
+    found = complete(examine(text, name)).diagnostics
+    return [(d.code, text[d.span.start : d.span.end], d) for d in found if d.severity == "error"]
+
+
+def file(*policies):
+    return HEAD + "".join(policies)
+
+
+def planted(mistake, name="p"):
+    old, new = mistake[:2]
+    text = POLICY.replace("NAME", name)
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def holds(got, mistake):
+    _, _, code, place, help_ = mistake
+    assert (got[0], got[1]) == (code, got[1] if place is None else place)
+    assert help_ in got[2].help
+    assert got[2].help or got[2].fix or code == "TR0211"
+
+
+def test_the_sound_file_is_clean():
+    assert told(file(POLICY)) == []
+
+
+@pytest.mark.parametrize("name", IN_A_POLICY)
+def test_a_mistake_in_a_policy_is_told_once(name):
+    [got] = told(file(planted(IN_A_POLICY[name])))
+
+    holds(got, IN_A_POLICY[name])
+
+
+@pytest.mark.parametrize("name", IN_A_FILE)
+def test_a_mistake_in_a_declaration_is_told_once(name):
+    old, new = IN_A_FILE[name][:2]
+    assert old in HEAD
+
+    [got] = told(file(POLICY).replace(old, new, 1))
+
+    holds(got, IN_A_FILE[name])
+
+
+def test_as_many_are_told_as_there_are_when_all_stand_in_one_file():
+    policies = [planted(m, f"p{at}") for at, m in enumerate(IN_A_POLICY.values())]
+
+    found = told(file(*policies))
+
+    expected = sorted(m[2] for m in IN_A_POLICY.values())
+    assert sorted(code for code, _, _ in found) == expected
+
+
+@pytest.mark.parametrize("names", [("if", "else"), ("braces", "misspelt block"), ("power", "goto")])
+def test_neighbours_do_not_hide_each_other(names):
+    text = file(POLICY)
+    for name in names:
+        old, new = IN_A_POLICY[name][:2]
+        text = (
+            text.replace(old, new, 1)
+            if name != "goto"
+            else text.replace("-> commit then", "-> goto", 1)
+        )
+
+    assert sorted(c for c, _, _ in told(text)) == sorted(IN_A_POLICY[n][2] for n in names)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["colon", "then", "braces", "typeset arrow", "typeset minus", "comma", "semicolon", "slashes",
+     "no-break space", "nothing to see", "token equals", "class equals", "assignment", "ampersands"],
+)  # fmt: skip
+def test_its_safe_fix_leaves_nothing_to_say(name):
+    from tokenrouter.dsl.fixes import apply
+
+    text = file(planted(IN_A_POLICY[name]))
+    fixed, n = apply(text, "p.route", [d for _, _, d in told(text)], unsafe=False)
+
+    assert n == 1
+    assert told(fixed) == []
+
+
+PYTHON = """from tokenrouter.lang import at, commit, model, param, policy, retry
+
+small = model("s")
+large = model("l")
+tau = param(1.0, unit="nats", within=(0.0, 4.0))
+
+
+@policy(start=small)
+class P:
+    @at(small)
+    def small_step(step):
+        if step.entropy > tau:
+            return retry(large)
+        return commit()
+
+    @at(large)
+    def large_step(step):
+        if step.entropy <= tau:
+            return commit(then=small)
+        return commit()
+"""
+IN_PYTHON = {
+    "import": ("small = model", "import os\nsmall = model", "TR6003", "import os", "never executed"),
+    "call": ("        return commit()\n\n", "        print(1)\n        return commit()\n\n", "TR6005", "print(1)", "`var`"),
+    "while": ("        return commit()\n\n", "        while 1: pass\n        return commit()\n\n", "TR6005", "while 1: pass", "`var`"),
+    "one line if": ("return retry(large)", "return retry(large) if 1 else stop()", "TR6004", "retry(large) if 1 else stop()", "`retry`"),
+    "not called": ("return retry(large)", "return retry", "TR6004", "retry", "retry(MODEL)"),
+    "quoted model": ("retry(large)", 'retry("large")', "TR6004", '"large"', "without quotes"),
+    "computed": ('model("s")', 'model(f"{1}")', "TR6004", 'f"{1}"', "never executed"),
+    "no start": ("start=small", "", "TR2003", "P", "@policy(start=MODEL)"),
+    "no unit": (', unit="nats"', "", "TR1103", "tau", 'unit="nats"'),
+    "no end": ("        return commit()\n\n", "\n", "TR6005", None, "return commit()"),
+    "misspelt block": ("@at(large)", "@at(lrage)", "TR1001", "lrage", "`large`"),
+    "block twice": ("@at(large)", "@at(small)", "TR2004", None, "remove one"),
+    "misspelt signal": ("step.entropy >", "step.entrpy >", "TR1002", "step.entrpy", "`entropy`"),
+    "two units": ("step.entropy >", "step.margin >", "TR1101", "step.margin > tau", "`entropy`"),
+    "identity": ("step.entropy > tau", 'step.token is "x"', "TR6004", 'step.token is "x"', ""),
+    "swapped bounds": ("(0.0, 4.0)", "(4.0, 0.0)", "TR1105", "(4.0, 0.0)", "smaller"),
+    "to itself": ("retry(large)", "retry(small)", "TR2006", "retry(small)", "commit()"),
+    "unknown variable": ("retry(large)", "retry(large, set={n: 1})", "TR1012", "n", "n = var("),
+    "round and round": ("return commit(then=small)", "return retry(small)", None, None, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in IN_PYTHON if IN_PYTHON[n][2]])
+def test_a_mistake_in_python_is_told_once_in_its_own_spelling(name):
+    old, new, code, place, help_ = IN_PYTHON[name]
+    assert old in PYTHON
+
+    [got] = told(PYTHON.replace(old, new, 1), "p.py")
+
+    assert (got[0], got[1]) == (code, got[1] if place is None else place)
+    assert help_ in got[2].help
+    assert "->" not in got[2].help and "otherwise" not in got[2].help
+
+
+def test_what_the_passes_say_of_python_is_said_in_python():
+    old, new = IN_PYTHON["round and round"][:2]
+    text = PYTHON.replace(old, new).replace("step.entropy <= tau", "step.margin < 0.1")
+
+    [(code, _, diagnostic)] = told(text, "p.py")
+
+    assert code == "TR2201"
+    assert "commit(then=...)" in diagnostic.help
+
+
+def test_a_declaration_that_a_mistake_cost_is_still_the_nearest_name():
+    text = PYTHON.replace('model("s")', 'model("s", cots=1)').replace("start=small", "start=smal")
+
+    assert [(code, d.help) for code, _, d in told(text, "p.py")] == [
+        ("TR6006", "did you mean `cost`?"),
+        ("TR1001", "did you mean `small`?"),
+    ]
