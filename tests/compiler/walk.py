@@ -16,6 +16,8 @@ class Walk:
         self.owner = self.names.index(auto.start_model())
         self.written, self.switches, self.since, self.tried = [], 0, 0, set()
         self.home, self.left, self.until = None, 0, None
+        self.asked = []  # models with the rules that fired, dropping ones too
+        self.trace = []  # models with the rules that kept a token; None: borrowed
 
     def given(self, node):
         assert isinstance(node, s.Signal), node
@@ -35,8 +37,9 @@ class Walk:
             case name:
                 raise AssertionError(name)
 
-    def commit(self):
+    def commit(self, rule=None):
         self.written.append(self.owner)
+        self.trace.append((self.owner, rule))
         self.tried.clear()
 
     def step(self):
@@ -65,13 +68,14 @@ class Walk:
         if fired is None:
             self.commit()
             return True
+        self.asked.append((self.owner, fired))
         rule = program.rules[fired]
         go = rule.go
         if not rule.keep and go.model in self.tried:
-            self.commit()
+            self.commit(fired)
             return True
         if rule.keep:
-            self.commit()
+            self.commit(fired)
         else:
             self.tried.add(self.owner)
         match go:
