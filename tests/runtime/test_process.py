@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,8 +18,18 @@ from tests.runtime import tiny
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused, StartFailed, SubserverLost
-from tokenrouter.runtime.messages import Sampling
-from tokenrouter.runtime.transport import FRONT_END, endpoint
+from tokenrouter.runtime.messages import (
+    Admit,
+    Commits,
+    Drain,
+    Failed,
+    Refused,
+    RouteState,
+    Sampling,
+    Token,
+    encode,
+)
+from tokenrouter.runtime.transport import FRONT_END, MOST_BYTES, endpoint
 
 LONG = Sampling(max_tokens=60, ignore_eos=True)
 
@@ -137,10 +148,34 @@ def test_requests_that_are_given_up_at_any_moment_free_their_pages_everywhere(cl
     assert loop.run(run()) == alone(prompts(1)[0], LONG)
 
 
+def bad_admission():
+    """An admission as a subserver would take it, but that it knows of one epoch only."""
+    state = RouteState(owner=0, counts=[0, 0])
+    return Admit(request=1, prompt=[5], sampling=Sampling(), params=[], state=state, epochs=[1])
+
+
 def test_what_is_no_message_is_thrown_away_with_a_line(client, loop, alone, tmp_path, caplog):
     mark = tmp_path / "unpickled"
     pickled = b"cos\nmkdir\n(S'" + str(mark).encode() + b"'\ntR."
-    junk = [pickled, b"", b"\xc1", msgspec.msgpack.encode({"type": "Admit"})]
+    key = client._processes.key
+    state = RouteState(owner=7, position=1, counts=[1, 0])
+    token = Token(request=1, token=1, model=0, rule=0, logprob=0.0, state=state)
+    junk = [
+        pickled,
+        b"",
+        b"\xc1",
+        encode(Drain()),  # by somebody who does not know the key
+        encode(Failed(model=0, epoch=1, reason="x")),
+        bytes(MOST_BYTES + 1),
+        key,
+        key + pickled,
+        key + random.Random(1).randbytes(500),
+        key + msgspec.msgpack.encode({"type": "Admit"}),
+        key + encode(bad_admission()),
+        key + encode(Commits(model=5, epoch=1, tokens=[])),
+        key + encode(Commits(model=0, epoch=1, tokens=[token])),
+        key + encode(Refused(request=1, model=9, reason="x")),
+    ]
 
     async def run():
         context = zmq.Context()
@@ -148,19 +183,21 @@ def test_what_is_no_message_is_thrown_away_with_a_line(client, loop, alone, tmp_
             socket = context.socket(zmq.PUSH)
             socket.connect(endpoint(client._processes.directory, address))
             for data in junk:
-                socket.send(data)
-            socket.close(1000)
-        context.term()
+                await asyncio.to_thread(socket.send, data)
+            await asyncio.to_thread(socket.close, 30_000)
+        await asyncio.to_thread(context.term)
         written = await read(client.submit(prompts(1)[0], LONG))
         await settled(client)
         return written, [client._processes.log(model).read_text() for model in range(2)]
 
+    pids = [model.pid for model in client.status().models]
     with caplog.at_level(logging.WARNING, logger="tokenrouter"):
         written, logs = loop.run(run())
 
     assert written == alone(prompts(1)[0], LONG)
     assert not mark.exists()
     assert [text.count("no message") for text in [*logs, caplog.text]] == [len(junk)] * 3
+    assert [model.pid for model in client.status().models] == pids
 
 
 PARENT = """

@@ -17,6 +17,7 @@ import msgspec
 
 from tokenrouter.plan.nodes import reads_load
 from tokenrouter.plan.structs import Plan, Signal, Value
+from tokenrouter.runtime.checks import sampling_fault
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.gate import infeasible_count
 from tokenrouter.runtime.messages import (
@@ -39,6 +40,8 @@ from tokenrouter.runtime.messages import (
 from tokenrouter.runtime.start import first_owner
 from tokenrouter.runtime.state import initial
 
+MOST_LOSSES = 8  # of one request
+
 
 @dataclass(eq=False, slots=True)
 class Entry:
@@ -57,6 +60,7 @@ class Entry:
     places: list[Place | None] = field(
         default_factory=list
     )  # of the prompt from its second token on, where they are asked for; None until known
+    losses: int = 0  # how often a subserver could not follow it
     early: dict[int, Token] = field(default_factory=dict)  # by position: overtook an earlier one
 
 
@@ -150,6 +154,9 @@ class Book:
             raise RequestRefused(f"token {wrong} is not in the vocabulary of {size}")
         if sampling.max_tokens < 1:
             raise RequestRefused(f"max_tokens is {sampling.max_tokens}, below 1")
+        fault = sampling_fault(sampling, size)
+        if fault is not None:
+            raise RequestRefused(fault)
         if len(prompt) >= self.context:
             raise RequestRefused(
                 f"the prompt has {len(prompt)} tokens and leaves no room in the context of {self.context}",
@@ -184,6 +191,8 @@ class Book:
 
     def ready(self, message: Ready) -> None:
         """A subserver is up: for the first time, or again, and then what it knew is lost."""
+        if self.up[message.model] and self.epochs[message.model] == message.epoch:
+            return  # it has said so before
         again = self.epochs[message.model] > 0
         self.epochs[message.model] = message.epoch
         self.up[message.model] = True
@@ -237,6 +246,8 @@ class Book:
         if entry is None or None not in entry.places:
             return []
         at = message.start - 1
+        if at + len(message.places) > len(entry.places):
+            return []
         entry.places[at : at + len(message.places)] = message.places
         return self._due(entry)
 
@@ -282,6 +293,19 @@ class Book:
         if entry is not None:
             self._end(entry, tell=range(len(self.up)))
         return entry
+
+    def lost(self, wire: int) -> Entry | None:
+        """Admit a request again that a subserver cannot follow; one for which that helps no more ends, and is returned."""
+        entry = self._by_wire.get(wire)
+        if entry is None:
+            return None
+        entry.losses += 1
+        if entry.losses > MOST_LOSSES:
+            self._end(entry, tell=range(len(self.up)))
+            return entry
+        self._leave(entry, tell=range(len(self.up)))
+        self._admit(entry)
+        return None
 
     def abort(self, request: int) -> None:
         """End a request everywhere; one that is over is no error."""

@@ -21,9 +21,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec import structs
+
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime.adapt import LOOK_S, Adapter, WindowsStatus
 from tokenrouter.runtime.book import Book
+from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.errors import RequestRefused, StartFailed, SubserverLost
 from tokenrouter.runtime.launch import Processes
 from tokenrouter.runtime.messages import (
@@ -34,6 +37,7 @@ from tokenrouter.runtime.messages import (
     Held,
     Inspect,
     Ready,
+    Lost,
     Refused,
     Report,
     Sampling,
@@ -82,6 +86,7 @@ class Client:
         )
         self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
         self._tickets: dict[int, Ticket] = {}
+        self._check = MessageCheck(plan)
         self.watch: Callable[[int], Watch] | None = (
             None  # for each request, given its prompt's length
         )
@@ -196,7 +201,8 @@ class Client:
         self._processes = Processes(self.plan, self.settings)
         addresses = [FRONT_END, *self._models]
         directory = self._processes.directory
-        self._sockets = Sockets(FRONT_END, {at: endpoint(directory, at) for at in addresses})
+        endpoints = {at: endpoint(directory, at) for at in addresses}
+        self._sockets = Sockets(FRONT_END, endpoints, self._processes.key)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._sockets.fileno(), self._receive)
         for model in self._models:
@@ -310,7 +316,7 @@ class Client:
         """Take all that has arrived; the socket's descriptor speaks up only for what comes after."""
         while self._sockets is not None and (arrived := self._sockets.receive()):
             for data in arrived:
-                message = parse_for_front_end(data)
+                message = parse_for_front_end(data, self._check)
                 if message is not None:
                     self._take(message)
 
@@ -325,10 +331,8 @@ class Client:
             case Tally():
                 self.tallies[message.model] = message
                 self.adapter.take(message)
-            case Refused():
-                entry = self._book.refused(message.request)
-                if entry is not None:
-                    self._end(entry.request, RequestRefused(message.reason, message.kind))
+            case Refused() | Lost():
+                self._give_up(message)
             case Report():
                 waiting = self._reports.get(message.model)
                 if waiting is not None and not waiting.done():
@@ -343,9 +347,22 @@ class Client:
                 ticket.put(token)
             if token.finish is not None:
                 self._tickets.pop(token.request, None)
+            case Failed() if self._book.up[message.model]:
+                log.warning("threw away word that a subserver which is up could not come up")
                 self._changed.set()
 
     def _ready(self, message: Ready) -> None:
+    def _give_up(self, message: Refused | Lost) -> None:
+        """End a request that a subserver refuses, or has lost too often."""
+        if isinstance(message, Refused):
+            entry = self._book.refused(message.request)
+            why: Exception = RequestRefused(message.reason, message.kind)
+        else:
+            entry = self._book.lost(message.request)
+            why = SubserverLost(f"subserver `{self._name(message.model)}` loses the request")
+        if entry is not None:
+            self._end(entry.request, why)
+
         if self._processes is None or message.epoch != self._processes.epochs[message.model]:
             return
         seconds = time.monotonic() - self._started_at[message.model]

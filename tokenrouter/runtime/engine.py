@@ -23,12 +23,14 @@ from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime import load
 from tokenrouter.runtime.adapt import Adapter
 from tokenrouter.runtime.book import Book
+from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.messages import (
     Commits,
     Failed,
     Gated,
     Held,
+    Lost,
     Ready,
     Refused,
     Report,
@@ -112,6 +114,7 @@ class Engine:
             base = Path(plan).parent if base is None else base
             plan = read(plan)
         self.plan = plan
+        self.check = MessageCheck(plan)
         self.queues = Queues()
         self.now = 0.0
         self.settings = Settings(
@@ -265,11 +268,11 @@ class Engine:
         data = self.queues.take(event.deliver)
         receiver = event.deliver[1]
         if receiver == FRONT_END:
-            answer = parse_for_front_end(data)
+            answer = parse_for_front_end(data, self.check)
             assert answer is not None
             self._receive(answer)
         else:
-            message = parse_for_subserver(data)
+            message = parse_for_subserver(data, self.check, receiver)
             assert message is not None
             self.subservers[receiver].receive(message)
         return True
@@ -284,7 +287,8 @@ class Engine:
                 for token in self.book.commits(message):
                     self.completions[token.request].tokens.append(token)
             case Ready():
-                self.book.ready(message)
+                if message.epoch == self.subservers[message.model].epoch:
+                    self.book.ready(message)
             case Held() | Gated():
                 self.book.told(message)
             case Tally():
@@ -293,6 +297,9 @@ class Engine:
                 entry = self.book.refused(message.request)
                 if entry is not None:
                     self.refusals[entry.request] = message.reason
+            case Lost():
+                entry = self.book.lost(message.request)
+                assert entry is None, f"request {message.request} is lost again and again"
             case Report() | Failed():
                 pass
 

@@ -7,11 +7,13 @@ this user can enter, and that goes away at the end.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,7 +29,8 @@ class Processes:
         self.plan = plan
         # Short, since a socket's path may have about a hundred bytes.
         self.directory = Path(tempfile.mkdtemp(prefix="trc-"))
-        boot = Boot(plan=plan, settings=settings, parent=os.getpid())
+        self.key = secrets.token_bytes(16)
+        boot = Boot(plan=plan, settings=settings, parent=os.getpid(), key=self.key.hex())
         (self.directory / "boot.json").write_bytes(msgspec.json.encode(boot))
         self.epochs = [0] * len(plan.models)
         self._running: dict[int, subprocess.Popen[bytes]] = {}

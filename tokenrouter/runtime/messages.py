@@ -6,7 +6,7 @@ the output; positions in it count from 0. `state.position` counts output tokens 
 Who sends what:
     front end -> subserver   Admit, Abort, Active, Windows, Flush, Drain, Inspect
     subserver -> subserver   Handoff
-    subserver -> front end   Ready, Commits, Scores, Refused, Held, Gated, Tally, Report, Failed
+    subserver -> front end   Ready, Commits, Scores, Refused, Lost, Held, Gated, Tally, Report, Failed
 
 Every subserver hears of every request by Admit, so a Handoff carries only what its receiver has not seen. The two
 travel on different sockets: a Handoff that overtakes its Admit is held until that comes. Request numbers grow, and the
@@ -177,6 +177,13 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     kind: Literal["too_long", "invalid"] = "too_long"
 
 
+class Lost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The subserver cannot follow the request, as after a hand-off that leaves a gap: it must be admitted again."""
+
+    request: int
+    model: int
+
+
 class Scores(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What some of a prompt's tokens were worth under the raw distribution of the model that reads it."""
 
@@ -272,7 +279,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 ToSubserver = Admit | Abort | Active | Windows | Flush | Drain | Inspect | Handoff
-ToFrontEnd = Ready | Commits | Scores | Refused | Held | Gated | Tally | Report | Failed
+ToFrontEnd = Ready | Commits | Scores | Refused | Lost | Held | Gated | Tally | Report | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_subserver = msgspec.msgpack.Decoder(ToSubserver).decode

@@ -29,3 +29,4 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     plan: Plan
     settings: Settings
     parent: int  # process id of the front end
+    key: str = ""  # that every frame between the processes begins with, in hex

@@ -31,6 +31,7 @@ from tokenrouter.runtime.messages import (
     Handoff,
     Held,
     Inspect,
+    Lost,
     Ready,
     Refused,
     Report,
@@ -134,6 +135,9 @@ class Subserver:
     def _admit(self, message: Admit) -> None:
         if message.epochs[self.model] != self.epoch:
             return  # it was for the subserver before this one
+        if message.request <= self._last_admitted:
+            log.warning("threw away an admission of request %d, which is old", message.request)
+            return
         self._last_admitted = message.request
         task = self.graph.only(plan_.Admit)
         sequence = admitted(message, self.model, eager=task.prefill == "eager")
@@ -160,10 +164,16 @@ class Subserver:
             if message.request > self._last_admitted and len(self._early) < MAX_EARLY:
                 self._early[message.request] = message
             return
-        # A gap here would be a token that this model never reads: better to end, and be started again.
-        assert not sequence.owned and message.start == len(sequence.tokens), (
-            f"request {message.request}: hand-off from {message.start}, {len(sequence.tokens)} tokens here"
-        )
+        if sequence.owned:
+            log.warning("threw away a hand-off of request %d, which is here", message.request)
+            return
+        after = len(sequence.tokens) + len(message.tokens) - sequence.n_prompt
+        if message.start != len(sequence.tokens) or message.state.position != after:
+            # A gap would be a token that this model never reads: better to begin again from the front end's copy.
+            what = f"from {message.start} on, {len(sequence.tokens)} tokens are here"
+            log.warning("threw away a hand-off of request %d %s", message.request, what)
+            self.send(FRONT_END, Lost(request=message.request, model=self.model))
+            return
         sequence.tokens += message.tokens
         sequence.state = message.state
         sequence.seen = message.seen

@@ -1,19 +1,23 @@
 """How messages travel: through queues of one process, or through ZeroMQ sockets.
 
 Both carry the same bytes, and both keep the order between one sender and one receiver and promise nothing else. What
-arrives is decoded as a message or thrown away with one line in the log; nothing is ever unpickled.
+arrives is a message that fits the plan, or thrown away with one line in the log; nothing is ever unpickled. A frame between
+processes begins with a key that only the processes of one front end know.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import zmq
 
+from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.messages import (
     ToFrontEnd,
     ToSubserver,
@@ -28,28 +32,42 @@ FRONT_END = -1  # the front end's address; a subserver's is the index of its mod
 Message = ToSubserver | ToFrontEnd
 Send = Callable[[int, Message], None]  # (receiver, message)
 Channel = tuple[int, int]  # (sender, receiver)
+M = TypeVar("M")
 
 
-def parse_for_subserver(data: bytes) -> ToSubserver | None:
-    """Return the message in `data`; None, and a line in the log, where there is none."""
+MOST_BYTES = 64 << 20  # of one message; a prompt as long as any context is far below
+NO_MESSAGE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+def parse_for_subserver(data: bytes, check: MessageCheck, model: int) -> ToSubserver | None:
+    """Return the message to a model in `data`; None, and a line in the log, where there is none."""
     try:
-        return decode_to_subserver(data)
-    except msgspec.DecodeError as error:
+        message = decode_to_subserver(data)
+    except NO_MESSAGE as error:
         _thrown_away(data, error)
         return None
+    return _fitting(data, message, check.to_subserver(message, model))
 
 
-def parse_for_front_end(data: bytes) -> ToFrontEnd | None:
+def parse_for_front_end(data: bytes, check: MessageCheck) -> ToFrontEnd | None:
     """Return the message in `data`; None, and a line in the log, where there is none."""
     try:
-        return decode_to_front_end(data)
-    except msgspec.DecodeError as error:
+        message = decode_to_front_end(data)
+    except NO_MESSAGE as error:
         _thrown_away(data, error)
         return None
+    return _fitting(data, message, check.to_front_end(message))
 
 
-def _thrown_away(data: bytes, error: msgspec.DecodeError) -> None:
-    log.warning("threw away %d bytes that are no message: %s", len(data), error)
+def _fitting(data: bytes, message: M, fault: str | None) -> M | None:
+    if fault is None:
+        return message
+    _thrown_away(data, f"{type(message).__name__}, {fault}")
+    return None
+
+
+def _thrown_away(data: bytes, why: object) -> None:
+    log.warning("threw away %d bytes that are no message: %s", len(data), str(why)[:200])
 
 
 class Queues:
@@ -93,13 +111,15 @@ class Sockets:
     Sending never waits: what cannot be sent now is kept by ZeroMQ's own threads, also while a peer is being restarted.
     """
 
-    def __init__(self, address: int, endpoints: dict[int, str]) -> None:
+    def __init__(self, address: int, endpoints: dict[int, str], key: bytes) -> None:
         self.address = address
+        self.key = key
         self.endpoints = endpoints
         self.context = zmq.Context()
         self.inbox: zmq.Socket[bytes] = self.context.socket(zmq.PULL)
         self.inbox.setsockopt(zmq.RCVHWM, 0)
         self.inbox.setsockopt(zmq.LINGER, 0)
+        self.inbox.setsockopt(zmq.MAXMSGSIZE, 4 * MOST_BYTES)  # beyond it ZeroMQ hangs up, unread
         self.inbox.bind(endpoints[address])
         self._outboxes: dict[int, zmq.Socket[bytes]] = {}
 
@@ -112,16 +132,23 @@ class Sockets:
             outbox.setsockopt(zmq.LINGER, 1000)
             outbox.connect(self.endpoints[receiver])
             self._outboxes[receiver] = outbox
-        outbox.send(encode(message), zmq.NOBLOCK)
+        outbox.send(self.key + encode(message), zmq.NOBLOCK)
 
     def receive(self) -> list[bytes]:
-        """Return what has arrived, without waiting."""
+        """Return what has arrived from those who know the key, without waiting."""
         found: list[bytes] = []
         while True:
             try:
-                found.append(self.inbox.recv(zmq.NOBLOCK))
+                data = self.inbox.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return found
+            n = len(self.key)
+            if len(data) > MOST_BYTES:
+                _thrown_away(data, f"more than {MOST_BYTES} bytes")
+            elif not hmac.compare_digest(data[:n], self.key):
+                _thrown_away(data, "it does not begin with the key")
+            else:
+                found.append(data[n:])
 
     def fileno(self) -> int:
         """Return the descriptor that can be read when something arrives; then `receive` until there is nothing."""
