@@ -21,6 +21,7 @@ import torch
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime import load
+from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.messages import Failed
 from tokenrouter.runtime.settings import Boot
 from tokenrouter.runtime.subserver import Subserver
@@ -43,7 +44,8 @@ def main(argv: list[str]) -> int:
     if boot.settings.threads is not None:
         torch.set_num_threads(boot.settings.threads)
     addresses = [FRONT_END, *range(len(boot.plan.models))]
-    sockets = Sockets(model, {address: endpoint(directory, address) for address in addresses})
+    endpoints = {address: endpoint(directory, address) for address in addresses}
+    sockets = Sockets(model, endpoints, bytes.fromhex(boot.key))
     try:
         runner = load.load_runner(boot.plan, model, boot.settings)
         subserver = load.subserver(
