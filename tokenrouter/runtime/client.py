@@ -36,8 +36,8 @@ from tokenrouter.runtime.messages import (
     Gated,
     Held,
     Inspect,
-    Ready,
     Lost,
+    Ready,
     Refused,
     Report,
     Sampling,
@@ -85,8 +85,8 @@ class Client:
             threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
         )
         self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
-        self._tickets: dict[int, Ticket] = {}
         self._check = MessageCheck(plan)
+        self._tickets: dict[int, Ticket] = {}
         self.watch: Callable[[int], Watch] | None = (
             None  # for each request, given its prompt's length
         )
@@ -337,21 +337,11 @@ class Client:
                 waiting = self._reports.get(message.model)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
+            case Failed() if self._book.up[message.model]:
+                log.warning("threw away word that a subserver which is up could not come up")
             case Failed():
                 self._fail(f"subserver `{self._name(message.model)}`: {message.reason}")
 
-    def _commits(self, message: Commits | Scores) -> None:
-        for token in self._book.commits(message):
-            ticket = self._tickets.get(token.request)
-            if ticket is not None:
-                ticket.put(token)
-            if token.finish is not None:
-                self._tickets.pop(token.request, None)
-            case Failed() if self._book.up[message.model]:
-                log.warning("threw away word that a subserver which is up could not come up")
-                self._changed.set()
-
-    def _ready(self, message: Ready) -> None:
     def _give_up(self, message: Refused | Lost) -> None:
         """End a request that a subserver refuses, or has lost too often."""
         if isinstance(message, Refused):
@@ -363,6 +353,16 @@ class Client:
         if entry is not None:
             self._end(entry.request, why)
 
+    def _commits(self, message: Commits | Scores) -> None:
+        for token in self._book.commits(message):
+            ticket = self._tickets.get(token.request)
+            if ticket is not None:
+                ticket.put(token)
+            if token.finish is not None:
+                self._tickets.pop(token.request, None)
+                self._changed.set()
+
+    def _ready(self, message: Ready) -> None:
         if self._processes is None or message.epoch != self._processes.epochs[message.model]:
             return
         seconds = time.monotonic() - self._started_at[message.model]
