@@ -89,13 +89,13 @@ def now_ms() -> float:
 
 def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
     """Take messages and run batches until drained or orphaned; waits only where there is nothing to do."""
+    check = MessageCheck(subserver.plan)
     while True:
         for data in sockets.receive():
             message = parse_for_subserver(data, check, subserver.model)
             if message is not None:
                 subserver.receive(message)
         if subserver.step():
-    check = MessageCheck(subserver.plan)
             continue
         if subserver.draining and subserver.is_empty:
             return
