@@ -21,8 +21,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import structs
-
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime.adapt import LOOK_S, Adapter, WindowsStatus
 from tokenrouter.runtime.book import Book
