@@ -1,6 +1,7 @@
 """`trc explain`, `trc diff` and `trc graph` on a plan."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import msgspec
@@ -122,3 +123,22 @@ def test_an_unknown_code_is_told_in_a_line(capsys):
     assert cli.main(["explain", "TR2399"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("trc explain: there is no code `TR2399`") and len(err.splitlines()) == 1
+
+
+def test_what_mermaid_and_markdown_would_read_as_markup_is_written_by_number(plan):
+    small = plan.programs[0]
+    nodes = [
+        s.TokenIn(texts=['"**"', "_x_", "&lt;", "\n", "$$"])
+        if isinstance(node, s.TokenIn)
+        else node
+        for node in small.nodes
+    ]
+    changed = replace(plan, programs=[replace(small, nodes=nodes), plan.programs[1]])
+
+    page = mermaid(transitions(changed))
+
+    told = page.split("token in {")[1].split("}")[0]
+    assert not re.search(r"[*<&$`\\]|#(?!\d+;)", told)
+    assert re.sub(r"#(\d+);", lambda found: chr(int(found[1])), told) == (
+        r'"\"**\"", "_x_", "&lt;", "\n", "$$"'
+    )

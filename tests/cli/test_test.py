@@ -97,3 +97,55 @@ def test_json_of_a_file_without_tests_is_whole_too(policy, capsys):
 
     assert cli.main(["test", str(policy), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["policies"][0]["cases"] == []
+
+
+GUARDED = r"""route 1
+
+model small { use "nowhere/small" }
+model large { use "nowhere/large" }
+param tau: nats = 2 in [0, 4]
+var turns: count = 0
+signal shaky = mean(entropy, 8) > tau
+
+policy p {
+  start small
+  at small {
+    when token is "\n" -> commit then large set turns = turns + 1
+    when shaky and class is word -> borrow large for 2
+    when entropy > tau -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= tau -> commit then small
+    otherwise -> commit
+  }
+  enforce share(large) <= 40%
+}
+
+test "broken in several ways" for p {
+  at small given entropy = 3, class is word -> retry large
+  at small given token is "\n", entropy = 1 -> commit
+  at small given token is "\n", entropy = 1 -> commit then large set turns = 2
+  at small given token is "x" -> retry large
+  at small given class is number -> retry large
+  at large given entropy = 1, share(large) = 39% -> commit
+  at large given entropy = 3, share(large) = 40% -> commit
+  at large given entropy = 3 -> commit then small
+}
+"""
+
+
+def test_cases_that_fail_in_many_ways_each_tell_why(policy, capsys, golden):
+    policy.write_text(GUARDED, encoding="utf-8")
+
+    assert cli.main(["test", str(policy)]) == 1
+    golden(capsys.readouterr().out)
+
+
+def test_counts_that_enforce_asks_for_are_not_asked_of_a_case(policy, capsys):
+    case = 'at small given token is "x"'
+    policy.write_text(GUARDED, encoding="utf-8")
+    assert cli.main(["test", str(policy)]) == 1
+    out = capsys.readouterr().out
+
+    assert "got       nothing, since the case does not give `entropy`\n" in out.split(case)[1]

@@ -73,12 +73,22 @@ def _outcomes(
 def _tell(policy: str, outcomes: Iterable[Outcome]) -> None:
     for outcome in outcomes:
         mark = "ok  " if outcome.passed else "FAIL"
-        print(f'{mark} {policy}: "{outcome.test}": {outcome.case.text}')
+        line = "" if outcome.passed else f", line {outcome.case.span.line}"
+        print(f'{mark} {policy}, "{outcome.test}"{line}: {outcome.case.text}')
         if not outcome.passed:
-            print(f"       expected {outcome.expected}")
-            print(f"       got {outcome.got}")
+            print(f"       expected  {outcome.expected}")
+            print(f"       got       {outcome.got}")
             if outcome.span is not None:
-                print(f"       by line {outcome.span.line}: {outcome.text}")
+                print(
+                    f"       by        line {outcome.span.line}{WHO[outcome.source]}: {outcome.text}"
+                )
+
+
+WHO = {
+    "policy": "",
+    "enforced": ", which `enforce` guards",
+    "fallback": ", where `enforce` leaves no other rule",
+}
 
 
 def _tell_coverage(policy: str, auto: Automaton, outcomes: Sequence[Outcome]) -> None:

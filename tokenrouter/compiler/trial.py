@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tokenrouter.compiler import ir, programs
 from tokenrouter.compiler.expr import (
-    Aggregate,
+    Arithmetic,
     ClassOf,
+    Comparison,
+    Every,
     Expr,
     Lit,
     SignalOf,
@@ -47,6 +50,7 @@ class Outcome:
     rule: int | None = None  # which fired, of the case's model or of the start
     span: Span | None = None  # its place
     text: str = ""  # as written
+    source: Literal["policy", "enforced", "fallback"] = "policy"  # who wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,9 @@ def _at(auto: Automaton, routes: list[s.Program], test: hir.Test, case: hir.Case
         rule.keep == case.expect.keep and rule.go == go and (not sets or sets == set(rule.sets))
     )
     got = action(rule.keep, rule.go) + "".join(f" set {item}" for item in rule.sets if sets)
-    return Outcome(test.name, case, passed, expected, got, fired.rule, rule.span, rule.text)
+    return Outcome(
+        test.name, case, passed, expected, got, fired.rule, rule.span, rule.text, rule.source
+    )
 
 
 def _start(auto: Automaton, test: hir.Test, case: hir.Case) -> Outcome:
@@ -230,18 +236,33 @@ def _is_count(node: s.Node) -> bool:
     return isinstance(node, s.Signal) and node.name == "count"
 
 
+def _parts(rule: ir.Rule | ir.StartRule) -> Iterator[Expr]:
+    """Yield the conditions of a rule that a case has to decide: not the bounds that `enforce` added."""
+    if rule.when is None:
+        return
+    enforced = isinstance(rule, ir.Rule) and rule.source == "enforced"
+    for part in rule.when.of if isinstance(rule.when, Every) else (rule.when,):
+        match part:
+            case Comparison(sign="<=", left=Arithmetic(sign="+", left=SignalOf("count"))) if (
+                enforced
+            ):
+                continue
+            case _:
+                yield part
+
+
 def _missing(
     auto: Automaton, nodes: list[s.Node], given: dict[int, Value], rule: ir.Rule | ir.StartRule
 ) -> str:
     """Return what a case would have to give for a rule to be decided."""
-    asked = [rule.when] if rule.when is not None else []
+    asked = list(_parts(rule))
     asked += [rule.go.most] if isinstance(rule.go, ir.Borrow) else []
     places = programs.index(auto)
     leaves = {
         str(part): None
         for expr in asked
         for part in walk(expr)
-        if not children(part) or isinstance(part, Aggregate)
+        if not children(part)  # a window holds this step where only its signal is given
         if programs.find(places, nodes, part) not in given and not isinstance(part, Lit)
     }
     return "nothing, since the case does not give " + ", ".join(f"`{leaf}`" for leaf in leaves)

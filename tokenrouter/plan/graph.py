@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from tokenrouter.plan.literal import number
 from tokenrouter.plan.structs import Borrow, Mix, Plan, Stop, To
 from tokenrouter.plan.text import action_text, node_text
 
@@ -58,8 +58,9 @@ def transitions(plan: Plan) -> Graph:
                     arrows.append(Arrow(f"m{at}", f"m{rule.go.model}", label, not rule.keep))
                     arrows.append(Arrow(f"m{rule.go.model}", f"m{at}", "back", True))
                 case Mix():
+                    drawn = f"rule {index}: {_guard(plan, at, index)} -> commit, drawn with"
                     arrows += [
-                        Arrow(f"m{at}", f"m{share.model}", f"{number(share.weight)}: {label}")
+                        Arrow(f"m{at}", f"m{share.model}", f"{drawn} {share.weight:.3g}")
                         for share in rule.go.weights
                     ]
                 case _:
@@ -74,17 +75,22 @@ def _start(plan: Plan, when: int | None, go: To | Mix) -> list[Arrow]:
     if isinstance(go, To):
         return [Arrow("start", f"m{go.model}", guard)]
     return [
-        Arrow("start", f"m{share.model}", f"{number(share.weight)} {guard}".rstrip())
+        Arrow("start", f"m{share.model}", f"{guard} drawn with {share.weight:.3g}".lstrip())
         for share in go.weights
     ]
 
 
 def _label(plan: Plan, at: int, index: int) -> str:
     """Return a rule's number, guard and action, as short as they can be."""
+    rule = plan.programs[at].rules[index]
+    action = action_text(plan, at, rule.keep, rule.go)
+    return f"rule {index}: {_guard(plan, at, index)} -> {action}"
+
+
+def _guard(plan: Plan, at: int, index: int) -> str:
     program = plan.programs[at]
-    rule = program.rules[index]
-    guard = "otherwise" if rule.when is None else node_text(plan, program.nodes, rule.when)
-    return f"{index}: {guard} -> {action_text(plan, at, rule.keep, rule.go)}"
+    when = program.rules[index].when
+    return "otherwise" if when is None else node_text(plan, program.nodes, when)
 
 
 def tasks(plan: Plan, model: int) -> Graph:
@@ -124,6 +130,8 @@ def _id(id_: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text as Mermaid takes it: in quotes, what it would read as markup by number."""
-    escaped = "".join(f"#{ord(c)};" if c in '"#<`|\n' else c for c in text)
+    """Return text as Mermaid takes it: in quotes, what it or Markdown would read as markup by number."""
+    escaped = re.sub(
+        r"[\"#<&`|\n\\*~$]|(?<![^\W_])_|_(?![^\W_])", lambda found: f"#{ord(found[0])};", text
+    )
     return f'"{escaped}"'
