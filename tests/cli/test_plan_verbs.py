@@ -9,6 +9,7 @@ import pytest
 
 from tests.plan.conftest import plan as plan_fixture
 from tokenrouter import cli
+from tokenrouter.plan import structs as s
 from tokenrouter.plan.graph import mermaid, tasks, transitions
 from tokenrouter.plan.hash import seal
 from tokenrouter.plan.io import write
