@@ -1,13 +1,17 @@
 """Predicted against measured throughput of the demo pair, by hand-off probability, active requests and window.
 
-    python benchmarks/windows_reality.py [--quick] [-o windows_reality.json] [--markdown table.md]
+    python benchmarks/windows_reality.py -o windows_reality.json [--quick] [--p 0.1 ...] [--clients 2 ...] [--markdown FILE]
 
-Small writes and hands over by chance: with probability p its candidate is dropped and large writes the token. First the step
-times L_m(b) are measured on this machine as `trc profile` does it, alone and while the other model is busy; from them
-the throughput model predicts tokens/s for every N and every window of large. Then a server of two processes runs the
-same under N clients that ask again at once, and tokens are counted. Every window is measured in each of several
-rounds, in another order each time, so that a machine that slows down on the way does not favour one. `max_wait` is
-out of the way. Needs the demo pair and a machine with nothing else to do: the load at the start is written down.
+Small writes and hands over by chance: with probability p its candidate is dropped and large writes the token. For each p
+the step times L_m(b) are measured on this machine by the code of `trc profile`, alone and while the other model is busy, with
+as many unread tokens on each return to large as this p leaves; from them the throughput model predicts tokens/s for every N
+and every window of large. Then a server of two processes runs the same under N clients that ask again at once, and tokens are
+counted. Every window is measured in each of several rounds, in another order each time, so that a machine that slows down on
+the way does not favour one. `max_wait` is out of the way.
+
+What is measured is written down at once: the same command goes on where it was stopped, with other cells it adds them, and
+where nothing is left it only prints the table. Needs the demo pair and a machine with nothing else to do: the load while each
+cell was measured is part of the record, and cells beside much other work are marked.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -30,13 +34,16 @@ from tokenrouter.compiler.compile import compile_policy
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan import structs as s
 from tokenrouter.profile.prompts import shipped
-from tokenrouter.profile.structs import Profile
+from tokenrouter.profile.structs import Machine, ModelTimes
 from tokenrouter.profile.system import busy_sets, by_size, quantum
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.messages import Sampling
-from tokenrouter.server.profiling import Wanted, profile
+from tokenrouter.runtime.settings import Settings
+from tokenrouter.runtime.timing import Effort, step_times
+from tokenrouter.server.alone import share_of_cores
+from tokenrouter.server.profiling import machine
 from tokenrouter.throughput.choose import solve
-from tokenrouter.throughput.spec import BusyRates, Spec
+from tokenrouter.throughput.spec import BusyRates, Solution, Spec
 from tokenrouter.throughput.system import build
 
 POLICY = """route 1
@@ -59,65 +66,89 @@ policy by_chance {
 """
 PROBABILITIES = (0.05, 0.1, 0.35)
 COUNTS = (1, 2, 4, 8, 16)
+MOST_ACTIVE = max(COUNTS)
 NO_WAIT_MS = 60_000.0  # so that only windows decide
+EFFORT = Effort(2, 24, 600.0, (192,))  # about the context of a request half-way
+PATIENCE_S = 180.0  # for the first tokens of a group
+TOKENS = 300  # of a request
+QUIET = 0.3  # load above the busy processes that are the server's own, by core
 
 
-@dataclass
-class Cell:
-    """One hand-off probability, number of active requests and window of large; tokens/s."""
+class Cell(msgspec.Struct, kw_only=True):
+    """One hand-off probability, number of active requests and window of large, as measured."""
 
     p: float
     n: int
     window: int
-    predicted: float
-    measured: list[float] = field(default_factory=list)
-    moved: float = 0.0  # share of small's steps that went to large, as counted
+    tokens_per_s: list[float] = []  # by round
+    moved: list[float] = []  # share of the tokens that large wrote
+    batches: list[float] = []  # mean size of large's batches
+    load: list[float] = []  # of the machine, at the end
 
     @property
     def mean(self) -> float:
-        """The mean over the rounds."""
-        return statistics.fmean(self.measured)
+        """Tokens/s over the rounds."""
+        return statistics.fmean(self.tokens_per_s)
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """All that was measured so far."""
+
+    program_hash: str
+    machine: Machine
+    seconds: float  # of one measurement
+    times: dict[str, list[ModelTimes]] = {}  # by p
+    cells: list[Cell] = []
+
+    def cell(self, p: float, n: int, window: int) -> Cell:
+        """Return a cell, which may be new."""
+        for cell in self.cells:
+            if (cell.p, cell.n, cell.window) == (p, n, window):
+                return cell
+        self.cells.append(Cell(p=p, n=n, window=window))
+        return self.cells[-1]
 
 
 def main() -> None:
-    """Profile, predict, measure, compare."""
+    """Time, measure, predict, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small part of it, to see it work")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the record, gone on with"
+    )
+    parser.add_argument("--p", type=float, nargs="+", default=PROBABILITIES, metavar="P")
+    parser.add_argument("--clients", type=int, nargs="+", default=COUNTS, metavar="N")
+    parser.add_argument(
+        "--quick", action="store_true", help="p = 0.1, 1 and 4 clients, one short round"
+    )
     parser.add_argument("--seconds", type=float, metavar="S", help="of one measurement (4)")
     parser.add_argument("--rounds", type=int, metavar="R", help="measurements of a window (3)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for docs")
     args = parser.parse_args()
+    if not all(0 < p < 1 for p in args.p) or not all(1 <= n <= MOST_ACTIVE for n in args.clients):
+        parser.error(f"--p lies between 0 and 1, --clients between 1 and {MOST_ACTIVE}")
+    probabilities, counts = ((0.1,), (1, 4)) if args.quick else (args.p, args.clients)
     seconds = args.seconds or (1.5 if args.quick else 4.0)
     rounds = args.rounds or (1 if args.quick else 3)
-    plan = compiled(max(COUNTS))
-    wanted = Wanted(
-        prompts=shipped()[:2],
-        name="shipped",
-        chat=True,
-        max_tokens=8,
-        temperature=1.0,
-        quick=args.quick,
-        dtype=None,
-        threads=None,
-    )
-    load = os.getloadavg()[0]
-    found = profile(plan, Path(), wanted, say)
-    cells = [
-        Cell(p, n, window, predicted(found, p, n, window))
-        for p in (PROBABILITIES[1:2] if args.quick else PROBABILITIES)
-        for n in ((1, 4) if args.quick else COUNTS)
-        for window in range(1, n + 1)
-    ]
-    say(f"{len(cells)} windows, {rounds} rounds of {seconds:g} s each")
-    asyncio.run(measure(plan, cells, rounds, seconds))
-    print(table(cells, found, load))
+    plan = compiled()
+    record = started(args.output, plan, seconds)
+
+    def save() -> None:
+        if args.output is not None:
+            kept = args.output.with_suffix(".new")
+            kept.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+            kept.replace(args.output)
+
+    for at, p in enumerate(probabilities, 1):
+        if not covered(record.times.get(f"{p:g}", []), max(counts)):
+            say(f"step times for p = {p:g}, {at} of {len(probabilities)}")
+            record.times[f"{p:g}"] = timed(plan, p, max(counts))
+            save()
+    cells = [record.cell(p, n, b) for p in probabilities for n in counts for b in range(1, n + 1)]
+    asyncio.run(measure(plan, cells, rounds, seconds, save))
+    text = table(record)
+    print(text)
     if args.markdown is not None:
-        args.markdown.write_text(table(cells, found, load) + "\n", encoding="utf-8")
-    if args.output is not None:
-        record = {"load": load, "profile": found, "cells": [asdict(cell) for cell in cells]}
-        args.output.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
-        say(f"wrote {args.output}")
+        args.markdown.write_text(text + "\n", encoding="utf-8")
 
 
 def say(text: str) -> None:
@@ -125,15 +156,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def compiled(max_active: int) -> s.Plan:
+def compiled() -> s.Plan:
     """Return the plan of the policy, with windows of 1 that only the benchmark changes."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "by_chance.route"
         path.write_text(POLICY, encoding="utf-8")
         plan = compile_policy(path)
     windows = s.Windows(
-        max_active=max_active,
-        table=[[1] * max_active for _ in plan.models],
+        max_active=MOST_ACTIVE,
+        table=[[1] * MOST_ACTIVE for _ in plan.models],
         max_wait_ms=NO_WAIT_MS,
         objective="throughput",
         source="none",
@@ -141,121 +172,228 @@ def compiled(max_active: int) -> s.Plan:
     return msgspec.structs.replace(plan, windows=windows)
 
 
-def predicted(found: Profile, p: float, n: int, window: int) -> float:
-    """Return tokens/s of the throughput model."""
-    times = [by_size(model, n) for model in found.models]
-    spec = Spec(
-        n=n,
-        step_ms=list(times),
-        p=[[1 - p, p], [1, 0]],
-        c=[[1, 0], [1, 0]],
-        delta_ms=quantum(times),
-        busy=[BusyRates(models=busy.models, rates=busy.rates) for busy in busy_sets(found)],
+def started(path: Path | None, plan: s.Plan, seconds: float) -> Record:
+    """Return what was measured before, where it was the same; an empty record otherwise."""
+    here = machine(share_of_cores(len(plan.models)), os.getloadavg()[0])
+    fresh = Record(program_hash=plan.program_hash, machine=here, seconds=seconds)
+    if path is None or not path.exists():
+        return fresh
+    old = msgspec.json.decode(path.read_bytes(), type=Record)
+    same = (old.program_hash, old.seconds, old.machine.processor, old.machine.torch)
+    if same != (plan.program_hash, seconds, here.processor, here.torch):
+        raise SystemExit(f"{path}: measured otherwise or elsewhere; name another file")
+    say(
+        f"{path}: goes on, {sum(len(cell.tokens_per_s) for cell in old.cells)} measurements are there"
     )
-    return solve(build(spec), [1, window]).tokens_per_s
+    return old
 
 
-async def measure(plan: s.Plan, cells: list[Cell], rounds: int, seconds: float) -> None:
-    """Add to every cell one measurement for each round."""
+def covered(models: list[ModelTimes], n: int) -> bool:
+    """Return whether batches of up to n requests were timed."""
+    return bool(models) and all(max(step.batch for step in m.steps) >= n for m in models)
+
+
+def timed(plan: s.Plan, p: float, n: int) -> list[ModelTimes]:
+    """Return the step times of batches up to n: on average (1 - p) / p tokens of small lie between two of large's, and one the other way."""
+    settings = Settings(threads=share_of_cores(len(plan.models)), windows="off")
+    windows = msgspec.structs.replace(
+        plan.windows, max_active=n, table=[[1] * n for _ in plan.models]
+    )
+    plan = msgspec.structs.replace(plan, windows=windows)
+    return step_times(plan, settings, EFFORT, [1.0, (1 - p) / p], say)
+
+
+async def measure(
+    plan: s.Plan, cells: list[Cell], rounds: int, seconds: float, save: Callable[[], None]
+) -> None:
+    """Add what is missing up to so many rounds."""
+    missing = sum(max(0, rounds - len(cell.tokens_per_s)) for cell in cells)
+    if not missing:
+        return
+    say(f"{len(cells)} windows; {missing} measurements of {seconds:g} s are missing")
     tokenizer = TextTokenizer.of(plan, Path())
     prompts = [
         tokenizer.apply_chat_template([{"role": "user", "content": text}]) for text in shipped()
     ]
     client = Client(plan)
     await client.start(progress=say)
-    began = time.monotonic()
+    began, done = time.monotonic(), 0
+
+    def told(cell: Cell) -> None:
+        nonlocal done
+        done += 1
+        save()
+        left = (time.monotonic() - began) / done * (missing - done)
+        say(
+            f"p = {cell.p:g}, N = {cell.n}, window {cell.window}: {cell.tokens_per_s[-1]:.1f} tokens/s; "
+            f"{done} of {missing}, about {left:.0f} s left"
+        )
+
     try:
         for at in range(rounds):
             # Clients stay while only the window changes, so that no prompt is read on the way.
             groups = sorted({(cell.p, cell.n) for cell in cells})
             random.Random(at).shuffle(groups)
-            for number, (p, n) in enumerate(groups, 1):
-                own = [cell for cell in cells if (cell.p, cell.n) == (p, n)]
+            for p, n in groups:
+                own = [c for c in cells if (c.p, c.n) == (p, n) and len(c.tokens_per_s) == at]
                 random.Random(at).shuffle(own)
-                await group(client, own, prompts, seconds)
-                say(
-                    f"round {at + 1} of {rounds}, group {number} of {len(groups)}: p = {p:g}, N = {n}, "
-                    f"{time.monotonic() - began:.0f} s"
-                )
+                if own:
+                    await group(client, own, prompts, seconds, told)
     finally:
         await client.close(0)
 
 
-async def group(
-    client: Client, cells: list[Cell], prompts: list[list[int]], seconds: float
-) -> None:
-    """Measure the windows of one number of clients and one probability."""
-    counted = [0, 0]  # tokens, those of large
-    seeds = iter(range(1, 1 << 30))
+class Clients:
+    """So many clients that ask again at once, and what they are told."""
 
-    async def ask(at: int) -> None:
+    def __init__(self, client: Client, p: float, n: int, prompts: list[list[int]]) -> None:
+        self.client, self.p = client, p
+        self.prompts = prompts
+        self.counted = [0, 0]  # tokens, by model
+        self.seeds = iter(range(1, 1 << 30))
+        self.tasks = [asyncio.create_task(self.ask(at)) for at in range(n)]
+
+    async def ask(self, at: int) -> None:
+        """Ask for ever."""
         while True:
             sampling = Sampling(
-                seed=next(seeds), temperature=1.0, top_k=50, max_tokens=300, ignore_eos=True
+                seed=next(self.seeds), temperature=1.0, top_k=50, max_tokens=TOKENS, ignore_eos=True
             )
-            ticket = client.submit(prompts[at % len(prompts)], sampling, {"p": cells[0].p})
+            prompt = self.prompts[at % len(self.prompts)]
+            ticket = self.client.submit(prompt, sampling, {"p": self.p})
             try:
                 async for token in ticket:
-                    counted[0] += 1
-                    counted[1] += token.model
+                    self.counted[token.model] += 1
             except asyncio.CancelledError:
-                client.abort(ticket.request)
+                self.client.abort(ticket.request)
                 raise
 
-    tasks = [asyncio.create_task(ask(at)) for at in range(cells[0].n)]
-    try:
-        while counted[0] < 4 * len(tasks):  # prompts are read
-            await asyncio.sleep(0.05)
-        for cell in cells:
-            client.adapter.put(list(rows(cell.window, client.plan.windows.max_active)))
-            await asyncio.sleep(seconds / 4)
-            before, began = list(counted), time.monotonic()
-            await asyncio.sleep(seconds)
-            tokens = counted[0] - before[0]
-            cell.measured.append(tokens / (time.monotonic() - began))
-            cell.moved = (counted[1] - before[1]) / max(1, tokens)
-    finally:
-        for task in tasks:
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, and raise what went wrong with a client."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            ended, _ = await asyncio.wait(self.tasks, timeout=min(left, 1.0))
+            for task in ended:
+                task.result()
+
+    async def started(self) -> None:
+        """Wait until the prompts are read."""
+        latest = time.monotonic() + PATIENCE_S
+        while sum(self.counted) < 4 * len(self.tasks):
+            if time.monotonic() > latest:
+                raise SystemExit(f"no tokens within {PATIENCE_S:g} s; the machine is too busy")
+            await self.sleep(0.05)
+
+    async def close(self) -> None:
+        """Give up all requests."""
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        while client.status().running:
-            await asyncio.sleep(0.01)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                while self.client.status().running:
+                    await asyncio.sleep(0.01)
 
 
-def rows(window: int, max_active: int) -> Iterator[list[int]]:
+async def group(
+    client: Client,
+    cells: Sequence[Cell],
+    prompts: list[list[int]],
+    seconds: float,
+    told: Callable[[Cell], None],
+) -> None:
+    """Measure the windows of one number of clients and one probability; each cell is told when it is measured."""
+    clients = Clients(client, cells[0].p, cells[0].n, prompts)
+    try:
+        await clients.started()
+        for cell in cells:
+            client.adapter.put(list(rows(cell.window)))
+            await clients.sleep(max(0.5, seconds / 4))
+            before, sizes, began = list(clients.counted), batches(client), time.monotonic()
+            await clients.sleep(seconds)
+            passed = time.monotonic() - began
+            small, large = (now - then for now, then in zip(clients.counted, before, strict=True))
+            ran, through = (b - a for b, a in zip(batches(client), sizes, strict=True))
+            cell.tokens_per_s.append(round((small + large) / passed, 2))
+            cell.moved.append(round(large / max(1, small + large), 4))
+            cell.batches.append(round(through / ran, 3) if ran else 0.0)
+            cell.load.append(round(os.getloadavg()[0], 2))
+            told(cell)
+    finally:
+        await clients.close()
+
+
+def batches(client: Client) -> tuple[int, int]:
+    """Return large's batches since the start, and the requests in them."""
+    tally = client.tallies.get(1)
+    if tally is None:
+        return 0, 0
+    sizes = tally.batch_sizes
+    return sum(sizes.values()), sum(size * n for size, n in sizes.items())
+
+
+def rows(window: int) -> Iterator[list[int]]:
     """Yield a table with one window for large, as far as it is feasible."""
-    yield [1] * max_active
-    yield [min(window, n) for n in range(1, max_active + 1)]
+    yield [1] * MOST_ACTIVE
+    yield [min(window, n) for n in range(1, MOST_ACTIVE + 1)]
 
 
-def table(cells: list[Cell], found: Profile, load: float) -> str:
+def predicted(models: list[ModelTimes], cell: Cell) -> Solution:
+    """Return what the throughput model says of a cell."""
+    times = [by_size(model, cell.n) for model in models]
+    spec = Spec(
+        n=cell.n,
+        step_ms=list(times),
+        p=[[1 - cell.p, cell.p], [1, 0]],
+        c=[[1, 0], [1, 0]],
+        delta_ms=quantum(times),
+        busy=[BusyRates(models=busy.models, rates=busy.rates) for busy in busy_sets(models)],
+    )
+    return solve(build(spec), [1, cell.window])
+
+
+def table(record: Record) -> str:
     """Return the comparison as a Markdown table and a few sums."""
-    machine = found.machine
+    where = record.machine
+    done = [cell for cell in record.cells if cell.tokens_per_s]
+    speed = {}
+    for cell in done:
+        solved = predicted(record.times[f"{cell.p:g}"], cell)
+        speed[cell.p, cell.n, cell.window] = solved.tokens_per_s, solved.per_model[1].mean_batch
     lines = [
-        f"{machine.processor}, {machine.cores} cores, {machine.threads} threads a model, load {load:.1f} at the start, "
-        f"{found.created[:10]}.",
+        f"{where.processor}, {where.cores} cores, {where.threads} threads a model, load {where.load:.1f} before.",
         "",
-        "| p | N | best window predicted | best measured | lost | predicted / measured by window of large |",
-        "|---|---|---|---|---|---|",
+        "| p | N | window of large | predicted tokens/s | measured | off | large's batch predicted | measured | load |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    losses, errors = [], []
-    for p, n in sorted({(cell.p, cell.n) for cell in cells}):
-        own = [cell for cell in cells if (cell.p, cell.n) == (p, n)]
-        chosen = max(own, key=lambda cell: cell.predicted)
-        best = max(own, key=lambda cell: cell.mean)
-        loss = 1 - chosen.mean / best.mean
-        losses.append(loss)
-        errors += [cell.predicted / cell.mean - 1 for cell in own]
-        pairs = ", ".join(f"{c.window}: {c.predicted:.0f} / {c.mean:.0f}" for c in own)
-        lines.append(
-            f"| {p:g} | {n} | {chosen.window} | {best.window} | {100 * loss:.1f} % | {pairs} |"
-        )
+    errors, losses, busiest = [], {}, 0.0
+    for p, n in sorted({(cell.p, cell.n) for cell in done}):
+        own = sorted((c for c in done if (c.p, c.n) == (p, n)), key=lambda c: c.window)
+        chosen = max(own, key=lambda c: speed[p, n, c.window][0])
+        best = max(own, key=lambda c: c.mean)
+        losses[p, n] = 1 - chosen.mean / best.mean
+        for cell in own:
+            tokens_per_s, batch = speed[p, n, cell.window]
+            errors.append(tokens_per_s / cell.mean - 1)
+            busiest = max(busiest, *cell.load)
+            names = "".join(
+                f" ({name})" for name, at in (("chosen", chosen), ("best", best)) if at is cell
+            )
+            lines.append(
+                f"| {p:g} | {n} | {cell.window}{names} | {tokens_per_s:.1f} | {cell.mean:.1f} | {100 * errors[-1]:+.1f} % "
+                f"| {batch:.2f} | {statistics.fmean(cell.batches):.2f} | {statistics.fmean(cell.load):.1f} |"
+            )
     within = sum(abs(error) <= 0.1 for error in errors)
     lines += [
         "",
-        f"Predictions within 10 %: {within} of {len(errors)}; mean error {100 * statistics.fmean(errors):+.1f} %, "
-        f"worst {100 * max(errors, key=abs):+.1f} %. The predicted best window loses at most {100 * max(losses):.1f} %.",
+        f"{len(record.cells) - len(done)} windows of the record are not measured. Predictions within 10 %: {within} of "
+        f"{len(errors)}; mean {100 * statistics.fmean(errors):+.1f} %, worst {100 * max(errors, key=abs):+.1f} %. "
+        f"The window that the model chooses loses at most {100 * max(losses.values()):.1f} % against the best measured.",
     ]
+    if busiest > where.cores * (1 + QUIET) + 1:
+        lines.append(
+            f"Other work ran beside it (load up to {busiest:.1f}): these figures say little."
+        )
     return "\n".join(lines)
 
 

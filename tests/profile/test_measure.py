@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from tests.runtime import toy
 from tokenrouter import cli
 from tokenrouter.plan.io import read
 from tokenrouter.profile import io
-from tokenrouter.runtime.counting import count
+from tokenrouter.runtime.counting import count, unread
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
@@ -49,6 +50,41 @@ def test_every_timed_step_runs_the_whole_batch_whatever_the_rules_do(name):
             assert max(seen[-1]) <= 3  # a decode or a return, never a prompt
 
 
+@pytest.mark.parametrize(("name", "unseen"), [("coin", 10), ("ping_pong", 9)])
+def test_a_request_comes_back_with_as_many_tokens_as_it_was_away_for(name, unseen):
+    plan = toy.PLANS[name](capacity=8192)
+    runner, seen = toy.toys(plan, 8192)[0], []
+
+    class Watched:
+        capacity_tokens = runner.capacity_tokens
+
+        def run(self, chunks, *, hidden):
+            seen.append([chunk.n for chunk in chunks if chunk.samples])
+            return runner.run(chunks, hidden=hidden)
+
+    stepper = Stepper(plan, 0, Settings(), Watched())
+    stepper.load(3, 20, unread=9)
+    sizes = Counter()
+    for _ in range(60):
+        stepper.step()
+        sizes[tuple(seen[-1])] += 1
+
+    # Nine of others and its own where that was kept; a request that stayed brings one.
+    assert set().union(*sizes) == {1, unseen}
+    assert sum(n for size, n in sizes.items() if unseen in size) >= 40
+
+
+def test_what_was_written_elsewhere_between_two_tokens_of_a_model_is_what_it_must_read():
+    def written(*models):
+        tokens = [SimpleNamespace(model=model) for model in models]
+        return SimpleNamespace(tokens=tokens)
+
+    done = [written(0, 0, 0, 1, 0, 0, 1, 1, 0), written(1, 0, 0, 0, 0, 1, 0)]
+
+    # Model 0 comes back to 1, 2 and 1 tokens, and once to the first; model 1 to 3, 2 and 4.
+    assert unread(done, 3) == [pytest.approx(5 / 4), pytest.approx(3.0), 1.0]
+
+
 def test_what_no_pool_holds_is_not_measured():
     plan = toy.ping_pong(capacity=512)
     stepper = Stepper(plan, 0, Settings(), toy.toys(plan, 512)[0])
@@ -63,7 +99,7 @@ def test_counted_moves_and_stays_add_up_to_the_tokens(name):
     plan = toy.PLANS[name]()
     engine = Engine(plan, models=toy.toys(plan))
 
-    ways = count(
+    ways, _ = count(
         engine, toy.prompts(12, longest=20), Sampling(max_tokens=40, temperature=1.0), "toys"
     )
 
@@ -89,7 +125,9 @@ def test_moves_of_a_coin_come_out_at_its_odds():
     engine = Engine(plan, models=toy.toys(plan))
 
     prompts = toy.prompts(60, longest=10)
-    ways = count(engine, prompts, Sampling(max_tokens=40, temperature=1.0, ignore_eos=True), "toys")
+    ways, _ = count(
+        engine, prompts, Sampling(max_tokens=40, temperature=1.0, ignore_eos=True), "toys"
+    )
 
     for model in (0, 1):
         gone = sum(m.n for m in ways.moves if m.model == model and m.to != model)

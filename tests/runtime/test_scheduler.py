@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,29 @@ def test_one_batch_mixes_decodes_returns_and_prefill():
     add(made, seq(3, 20))
 
     assert run(made) == [(1, 10, 1, True), (2, 12, 3, True), (3, 0, 20, True)]
+
+
+@pytest.mark.parametrize(("away", "waits"), [(1, True), (9, True), (64, True), (65, False)])
+def test_a_return_waits_at_the_gate_until_its_absence_was_very_long(away, waits):
+    made = scheduler(seq(1, 10), max_tokens=128)
+    settle(made)
+    made.sequences[1].owned = False
+    run(made)
+    made.sequences[1].tokens += [5] * (away - 1)
+    made.sequences[1].tokens.append(6)
+    made.sequences[1].cached = 10
+    come(made, 1)
+
+    assert [s.request for s in made.gated()] == ([1] if waits else [])
+    assert run(made, gate_open=False) == ([] if waits else [(1, 10, away, True)])
+
+
+@pytest.mark.parametrize(("n", "waits"), [(8, True), (9, False)])
+def test_a_prompt_passes_the_gate_only_where_it_is_no_longer_than_a_few_tokens(n, waits):
+    made = scheduler(seq(1, n))
+
+    assert bool(made.gated()) == waits
+    assert bool(run(made, gate_open=False)) != waits
 
 
 def test_a_long_prompt_is_cut_and_does_not_stop_decoding():

@@ -57,6 +57,7 @@ class ModelTimes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: str  # as in the plan
     fingerprint: str  # as in the plan
     dtype: str  # that it ran in
+    unread: int = 1  # tokens of others with which a request came back, all read in the same step
     steps: list[StepTime]  # by context, then batch, ascending
     slowed: list[
         Slowed

@@ -6,6 +6,7 @@ repeats with the probability that keeps the mean, so such a stay varies by a qua
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from math import floor, log10, prod
 from statistics import fmean
@@ -49,7 +50,7 @@ def of_profile(plan: Plan, profile: Profile) -> System:
     """Return the system of a plan that was measured; raises Unmodelled."""
     sizes = _sizes(plan)
     times = [by_size(model, sizes) for model in profile.models]
-    return _system(plan, times, counted(plan, profile.ways), busy_sets(profile))
+    return _system(plan, times, counted(plan, profile.ways), busy_sets(profile.models))
 
 
 def spec_of(
@@ -183,11 +184,11 @@ def by_size(model: ModelTimes, sizes: int) -> list[float]:
     return [float(f"{ms:.4g}") for ms in np.mean(curves, axis=0)]
 
 
-def busy_sets(profile: Profile) -> list[BusySet]:
+def busy_sets(models: Sequence[ModelTimes]) -> list[BusySet]:
     """Return the rates of every set of busy models: each other busy model slows a model by its own measured factor."""
-    n = len(profile.models)
+    n = len(models)
     measured: dict[tuple[int, int], list[float]] = {}
-    for at, model in enumerate(profile.models):
+    for at, model in enumerate(models):
         short = min(step.context for step in model.steps)
         alone = {step.batch: step.idle.median for step in model.steps if step.context == short}
         for slow in model.slowed:
@@ -197,13 +198,13 @@ def busy_sets(profile: Profile) -> list[BusySet]:
     factors = {pair: 1.0 if rate > 1 - UNSLOWED else rate for pair, rate in factors.items()}
     out = []
     for size in range(2, n + 1):
-        for models in combinations(range(n), size):
+        for busy in combinations(range(n), size):
             rates = [
-                max(SLOWEST, prod(factors.get((m, other), 1.0) for other in models if other != m))
-                for m in models
+                max(SLOWEST, prod(factors.get((m, other), 1.0) for other in busy if other != m))
+                for m in busy
             ]
             if min(rates) < 1:
                 out.append(
-                    BusySet(models=list(models), rates=[float(f"{rate:.4g}") for rate in rates])
+                    BusySet(models=list(busy), rates=[float(f"{rate:.4g}") for rate in rates])
                 )
     return out

@@ -49,8 +49,10 @@ class Counts:
         return noting
 
 
-def count(engine: Engine, prompts: Sequence[list[int]], sampling: Sampling, name: str) -> Ways:
-    """Return how requests moved between models; raises RequestRefused."""
+def count(
+    engine: Engine, prompts: Sequence[list[int]], sampling: Sampling, name: str
+) -> tuple[Ways, list[float]]:
+    """Return how requests moved between models, and by model what they had to read on coming back; raises RequestRefused."""
     plan = engine.plan
     counts = Counts(engine)
     start: Counter[int] = Counter()
@@ -62,7 +64,7 @@ def count(engine: Engine, prompts: Sequence[list[int]], sampling: Sampling, name
     engine.run()
     done = [engine.completions.pop(request) for request in requests]
     stays = stay_lengths(done)
-    return Ways(
+    ways = Ways(
         prompts=name,
         requests=len(done),
         tokens=sum(len(each.tokens) for each in done),
@@ -80,6 +82,7 @@ def count(engine: Engine, prompts: Sequence[list[int]], sampling: Sampling, name
         ],
         runs=[_runs(model, counts.runs[model]) for model in sorted(counts.runs)],
     )
+    return ways, unread(done, len(plan.models))
 
 
 def _seeded(sampling: Sampling, at: int) -> Sampling:
@@ -119,6 +122,21 @@ def stay_lengths(done: Sequence[Completion]) -> dict[tuple[int, int], Counter[in
                     out[token.state.owner, token.model][length] += 1
                 length = 0
     return dict(out)
+
+
+def unread(done: Sequence[Completion], n_models: int) -> list[float]:
+    """Return by model how many tokens of others a request brings, on average, when it comes back; 1 where none did."""
+    gaps: list[list[int]] = [[] for _ in range(n_models)]
+    for each in done:
+        for model, own in enumerate(gaps):
+            gap = 0
+            for token in each.tokens:
+                if token.model != model:
+                    gap += 1
+                elif gap:
+                    own.append(gap)
+                    gap = 0
+    return [sum(own) / len(own) if own else 1.0 for own in gaps]
 
 
 def _listed(lengths: Counter[int]) -> list[int]:

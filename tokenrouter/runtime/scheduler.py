@@ -1,8 +1,8 @@
 """Which sequences go into the next batch, with how many tokens, and who gives up pages for them.
 
 Pure decisions: no torch, no sockets, no clocks. One batch mixes prefill chunks, returns with a few unseen tokens and
-plain decodes; all are extends of 1..n tokens. Extends of up to `SHORT` tokens pass the gate, longer ones are cut into
-chunks and ride along. Requests that are away are skipped; their pages stay.
+plain decodes; all are extends of 1..n tokens. Extends of up to `SHORT` tokens pass the gate, and up to `RETURN` tokens those of
+a request that has been read here before; longer ones are cut into chunks and ride along. Requests that are away are skipped; their pages stay.
 
 Sequences are looked at in order of admission. When the pool is full, cached prefixes go first, then sequences are
 preempted: those that are away before those that are here, the youngest first. A preempted sequence keeps its tokens and
@@ -21,7 +21,8 @@ from tokenrouter.runtime.pool import PagePool
 from tokenrouter.runtime.prefix import PrefixCache
 from tokenrouter.runtime.sequence import Sequence
 
-SHORT = 8  # unseen tokens of a decode or a return from a peer; more are a prefill
+SHORT = 8  # unseen tokens of a decode or of a prompt that passes the gate; more are a prefill
+RETURN = 64  # of a return from a peer: beyond the gate it would go in a batch of its own, whatever the window
 
 
 class Chunk(NamedTuple):
@@ -78,7 +79,7 @@ class Scheduler:
     def arrive(self, sequence: Sequence) -> None:
         """Note that a sequence is owned here now: at the gate, or far from it where much is unseen."""
         assert sequence.owned, sequence.request
-        sequence.prefilling = sequence.unseen > SHORT
+        sequence.prefilling = sequence.unseen > (RETURN if sequence.cached else SHORT)
 
     def gated(self) -> list[Sequence]:
         """Return the sequences that wait at the gate."""

@@ -27,6 +27,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     do: Literal["fits", "time", "spin", "stop"]
     batch: int = 1
     context: int = 1
+    unread: int = 1  # tokens of others with which a request comes back
     steps: int = 1  # to be timed
     most_ms: float = 0.0  # after which no further step is begun
 
@@ -63,7 +64,7 @@ def main(argv: list[str]) -> int:
         if order.do == "stop":
             break
         if order.do == "fits":
-            tell(Answer(fits=stepper.fits(order.batch, order.context)))
+            tell(Answer(fits=stepper.fits(order.batch, order.context, order.unread)))
         elif order.do == "time":
             tell(Answer(ms=timed(stepper, order)))
         else:
@@ -79,7 +80,7 @@ def tell(answer: Answer) -> None:
 
 def timed(stepper: Stepper, order: Order) -> list[float]:
     """Return the times of steps under a load; at least three of them."""
-    stepper.load(order.batch, order.context)
+    stepper.load(order.batch, order.context, order.unread)
     for _ in range(WARM):
         stepper.step()
     took: list[float] = []
@@ -90,7 +91,7 @@ def timed(stepper: Stepper, order: Order) -> list[float]:
 
 def spin(stepper: Stepper, order: Order) -> None:
     """Step until another order waits; answers when the load is on, and again when it is off."""
-    stepper.load(order.batch, order.context)
+    stepper.load(order.batch, order.context, order.unread)
     tell(Answer())
     while not select.select([sys.stdin.buffer], [], [], 0)[0]:
         stepper.step()

@@ -20,11 +20,16 @@ import msgspec
 from tokenrouter.models import ModelError
 from tokenrouter.plan.structs import Plan
 from tokenrouter.profile.structs import Figure, ModelTimes, Slowed, StepTime
+from tokenrouter.runtime.scheduler import RETURN
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import Answer, Order
 
 CONTEXTS = (64, 512)  # tokens that a request has read
 MOST_READ = 16_384  # tokens of all prompts of one point; larger batches are measured at the shorter context only
+MOST_UNREAD = (
+    RETURN - 4
+)  # tokens with which a request comes back; longer absences are timed as this long
+
 BUSY_BATCH = 8  # of the models that are kept busy, and at which pairs are measured
 
 Say = Callable[[str], None]
@@ -36,6 +41,7 @@ class Effort(msgspec.Struct, frozen=True):
     factor: int  # between batch sizes
     steps: int  # of one point, at most
     most_ms: float  # of one point, about
+    contexts: tuple[int, ...] = CONTEXTS  # ascending; the first one beside busy models too
 
 
 FULL = Effort(2, 40, 1500.0)
@@ -45,8 +51,9 @@ QUICK = Effort(8, 8, 250.0)
 class Worker:
     """A process that steps one model."""
 
-    def __init__(self, boot: Path, model: int, name: str) -> None:
+    def __init__(self, boot: Path, model: int, name: str, unread: int) -> None:
         self.name = name
+        self.unread = unread
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tokenrouter.runtime.stepping", str(boot), str(model)],
             stdin=subprocess.PIPE,
@@ -71,6 +78,7 @@ class Worker:
         """Tell the process what to do."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # the answer that does not come will tell
+            order = msgspec.structs.replace(order, unread=self.unread)
             self.process.stdin.write(msgspec.json.encode(order) + b"\n")
             self.process.stdin.flush()
 
@@ -85,8 +93,13 @@ class Worker:
         self.process.communicate()
 
 
-def step_times(plan: Plan, settings: Settings, effort: Effort, say: Say) -> list[ModelTimes]:
-    """Return the step times of every model; raises ModelError."""
+def step_times(
+    plan: Plan, settings: Settings, effort: Effort, unread: Sequence[float], say: Say
+) -> list[ModelTimes]:
+    """Return the step times of every model; raises ModelError.
+
+    `unread`, by model, is how many tokens of others a request brings when it comes back: they are read in the same step.
+    """
     with tempfile.TemporaryDirectory(prefix="trc-") as directory:
         boot = Path(directory) / "boot.json"
         boot.write_bytes(
@@ -95,7 +108,8 @@ def step_times(plan: Plan, settings: Settings, effort: Effort, say: Say) -> list
         workers: list[Worker] = []
         try:
             for at, model in enumerate(plan.models):
-                workers.append(Worker(boot, at, model.name))
+                returns = min(round(unread[at]), MOST_UNREAD, model.context // 16)
+                workers.append(Worker(boot, at, model.name, max(1, returns)))
             for worker in workers:
                 say(f"loading {worker.name}")
                 worker.dtype = worker.answer().dtype
@@ -108,10 +122,11 @@ def step_times(plan: Plan, settings: Settings, effort: Effort, say: Say) -> list
 def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say) -> ModelTimes:
     worker, model = workers[at], plan.models[at]
     others = [other for place, other in enumerate(workers) if place != at]
-    short = min(CONTEXTS[0], max(1, model.context // 4))
+    short = min(effort.contexts[0], max(1, model.context // 4))
+    longer = [min(context, max(2, model.context // 2)) for context in effort.contexts[1:]]
     grid = sizes(plan.windows.max_active, effort.factor)
     steps = []
-    for context in (short, min(CONTEXTS[1], max(2, model.context // 2))):
+    for context in (short, *longer):
         for batch in grid:
             order = _order(batch, context, effort)
             if batch > 1 and batch * context > MOST_READ and context != short:
@@ -134,6 +149,7 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
         name=model.name,
         fingerprint=model.fingerprint,
         dtype=worker.dtype,
+        unread=worker.unread,
         steps=steps,
         slowed=slowed,
     )

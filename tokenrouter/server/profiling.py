@@ -52,12 +52,13 @@ def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) 
         )
     threads = wanted.threads or share_of_cores(len(plan.models))
     settings = Settings(base=str(base), dtype=wanted.dtype, threads=threads, windows="off")
-    models = step_times(plan, settings, QUICK if wanted.quick else FULL, say)
     say(f"running the policy on {len(prompts)} prompts, up to {wanted.max_tokens} tokens each")
     torch.set_num_threads(threads * len(plan.models))  # one model runs at a time here
     engine = Engine(plan, base, dtype=wanted.dtype, windows="off")
     sampling = Sampling(max_tokens=wanted.max_tokens, temperature=wanted.temperature)
-    ways = count(engine, prompts, sampling, wanted.name)
+    ways, unread = count(engine, prompts, sampling, wanted.name)
+    del engine  # its models would lie beside those that are timed
+    models = step_times(plan, settings, QUICK if wanted.quick else FULL, unread, say)
     return Profile(
         profile_version=PROFILE_VERSION,
         producer=f"tokenrouter {__version__}",
