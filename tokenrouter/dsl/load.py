@@ -75,8 +75,12 @@ class Study:
 
 
 def study(text: str, filename: str, sets: Sets, read: Callable[[str], str] = read_text) -> Study:
-    """Return what `examine` finds and how; `read` gives the text of an imported file, which may be open in an editor."""
-    return _study(text, filename, sets, None, False, read)
+    """Return what `examine` finds and how.
+
+    `sets` may hold params of other files, which are left aside; `read` gives the text of an imported file, which may be
+    open in an editor.
+    """
+    return _study(text, filename, sets, None, False, read, known_only=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -146,6 +150,8 @@ def _study(
     policy: str | None,
     one: bool,
     read: Callable[[str], str],
+    *,
+    known_only: bool = False,
 ) -> Study:
     found = Findings()
     files = _Files(found, read)
@@ -155,6 +161,8 @@ def _study(
         _header(found, tree)
         declare(scope, tree, tree.file.items, imported)
     resolve(scope)
+    if known_only:
+        sets = {name: value for name, value in sets.items() if scope.get(name, "param")}
     _set(scope, files.texts, sets)
     policies = _policies(scope, main)
     _unused(scope, policies, main)

@@ -50,6 +50,11 @@ class Document:
         return {os.path.realpath(path) for path in self.study.resolved.texts}
 
     @property
+    def misses(self) -> bool:
+        """Whether a file that this one imports is not there."""
+        return any(d.code == "TR1201" for d in self.study.resolved.diagnostics)
+
+    @property
     def python(self) -> bool:
         """Whether this is a policy in Python."""
         return self.path.endswith(".py")
@@ -84,19 +89,23 @@ class Book:
     def put(self, uri: str, text: str, version: int) -> Open:
         """Take over a text, and forget what was made of those that import it."""
         path = path_of(uri)
-        if path not in self.opened:
-            self.forget()  # a file that was missing may be here now
         self.opened[path] = Open(uri, text, version)
-        real = os.path.realpath(path)
-        for entry in self.opened.values():
-            if entry.document is not None and real in entry.document.seen:
-                entry.forget()
+        self._forget_seers(path)
         return self.opened[path]
 
     def close(self, uri: str) -> None:
         """Give a text back to the disk."""
-        self.opened.pop(path_of(uri), None)
-        self.forget()
+        path = path_of(uri)
+        self.opened.pop(path, None)
+        self._forget_seers(path)
+
+    def _forget_seers(self, path: str) -> None:
+        """Forget what was made of texts that import a file, or miss one, which may be this."""
+        real = os.path.realpath(path)
+        for entry in self.opened.values():
+            document = entry.document
+            if document is not None and (real in document.seen or document.misses):
+                entry.forget()
 
     def forget(self) -> None:
         """Forget what was made of every text: one of them, or a file behind them, is another now."""

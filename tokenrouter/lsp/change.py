@@ -28,7 +28,7 @@ def laid_out(document: Document, within: t.Range | None = None) -> list[t.TextEd
     if document.python or tree.problems:
         return []
     starts = [*tree.source.starts, len(document.text)]
-    old = [document.text[i:j] for i, j in pairwise(starts)]
+    old = [document.text[i:j] for i, j in pairwise(starts) if i < j]
     new = layout(tree).splitlines(keepends=True)
     edits = []
     for i, j, k, m in _hunks(old, new):

@@ -34,6 +34,7 @@ _ENTRY_KINDS = {
     "signal": _K.Property,
 }
 _OF_MODELS = frozenset({"RETRY", "BORROW", "THEN", "AT", "FALLBACK", "FROM", "START", "ARROW"})
+_ALWAYS_MODELS = frozenset({"RETRY", "BORROW", "FALLBACK"})
 _FEW = {"OBJECTIVE": OBJECTIVES, "WHERE": ("speed",)}  # words that are no words of the language
 _FILES = {"file": (".safetensors", ".pt"), "use": (".gguf", ""), "import": (".route",)}
 
@@ -125,6 +126,8 @@ def _names(document: Document, spot: _Spot) -> Iterator[t.CompletionItem]:
     if spot.kind() == "IS" or (spot.kind() == "NOT" and spot.kind(1) == "IS"):
         if "class" in (spot.text(1), spot.text(2)):
             yield from _plain(CLASSES, _K.EnumMember)
+    elif spot.kind() in _ALWAYS_MODELS:  # also where a mistake before has cost the statement
+        yield from _entries(document, "model")
     elif "NAME" not in spot.accepts or _is_new(spot):
         return
     elif block == "DOT":

@@ -85,10 +85,10 @@ def workspace_symbols(book: Book, query: str) -> list[t.WorkspaceSymbol]:
                 place = document.places.range(item.name.start, item.name.end)
                 found.append(
                     t.WorkspaceSymbol(
-                        t.Location(document.uri, place),
-                        name,
-                        _KINDS[type(item)],
-                        os.path.basename(path),
+                        location=t.Location(document.uri, place),
+                        name=name,
+                        kind=_KINDS[type(item)],
+                        container_name=os.path.basename(path),
                     )
                 )
     return found

@@ -10,6 +10,7 @@ from lsprotocol import types as t
 from tokenrouter.compiler.analyse import complete
 from tokenrouter.diagnostics import Diagnostic, Span
 from tokenrouter.dsl import ast
+from tokenrouter.dsl.python import MODULE
 from tokenrouter.lsp.book import Book, Document, uri_of
 
 _SEVERITY = {
@@ -21,7 +22,9 @@ _FADED = frozenset({"TR1301", "TR2002", "TR2301", "TR2302", "TR2305", "TR2601"})
 
 
 def find(document: Document) -> tuple[Diagnostic, ...]:
-    """Return everything that is found in a document: what `trc check` prints."""
+    """Return everything that is found in a document: what `trc check` prints; of Python that is no policy, nothing."""
+    if document.python and MODULE not in document.text:
+        return ()
     return complete(document.study.resolved).diagnostics
 
 
@@ -37,7 +40,8 @@ def _shown(book: Book, document: Document, diagnostic: Diagnostic) -> t.Diagnost
     related = [(label.span, label.text) for label in diagnostic.labels]
     place = diagnostic.span
     if place.file != document.path:
-        related.insert(0, (place, diagnostic.message))
+        if not place.file.startswith("--set "):  # a setting has no file to go to
+            related.insert(0, (place, diagnostic.message))
         message = f"in `{Path(place.file).name}`: {message}"
         place = _import(document, place.file)
     return t.Diagnostic(
