@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +18,7 @@ from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl.load import Study, study
 from tokenrouter.dsl.source import Source, SourceError, read_text
 from tokenrouter.lsp.place import Places
+from tokenrouter.lsp.uses import Use, uses
 
 MOST_FILES = 2000  # of a workspace that are looked at for references
 SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "venv"})
@@ -33,7 +35,7 @@ def uri_of(path: str) -> str:
     return uris.from_fs_path(os.path.abspath(path)) or Path(path).absolute().as_uri()
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Document:
     """One text under its URI; `version` is None for a file that is not open."""
 
@@ -43,6 +45,11 @@ class Document:
     version: int | None
     study: Study
     places: Places
+
+    @cached_property
+    def uses(self) -> list[Use]:
+        """The names in the text, in source order."""
+        return uses(self.study.main)
 
     @property
     def seen(self) -> set[str]:

@@ -8,7 +8,7 @@ from tokenrouter.dsl.lexer import TRIVIA
 from tokenrouter.dsl.table import table
 from tokenrouter.lsp.book import Document
 from tokenrouter.lsp.place import Places
-from tokenrouter.lsp.uses import Use, uses
+from tokenrouter.lsp.uses import Use
 from tokenrouter.lsp.words import builtin
 from tokenrouter.signals import CLASSES
 
@@ -42,7 +42,7 @@ def tokens(document: Document, first: int = 0, last: int | None = None) -> list[
     """Return the tokens of a range of lines as the protocol packs them: five numbers each, relative to the last."""
     tree, places = document.study.main, document.places
     words = frozenset(table().words.values())
-    named = {use.token.start: use for use in uses(tree)}
+    named = {use.token.start: use for use in document.uses}
     packed: list[int] = []
     line = column = 0
     for token, kind in enumerate(tree.tokens.kinds[:-1]):

@@ -17,7 +17,7 @@ from tokenrouter.dsl.table import table
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.lsp.book import Book, Document, uri_of
 from tokenrouter.lsp.problems import location
-from tokenrouter.lsp.uses import Use, at, uses
+from tokenrouter.lsp.uses import Use, at
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,7 +41,7 @@ def definition(book: Book, document: Document, offset: int) -> t.Location | None
     if link is not None:
         nothing = t.Position(0, 0)
         return t.Location(uri_of(link), t.Range(nothing, nothing))
-    use = at(document.study.main, offset)
+    use = at(document.uses, offset)
     if use is None:
         return None
     if use.kind == "policy":
@@ -85,7 +85,7 @@ def references(
 
 def highlights(document: Document, offset: int) -> list[t.DocumentHighlight]:
     """Return the uses of the name at an offset in this file."""
-    use = at(document.study.main, offset)
+    use = at(document.uses, offset)
     if use is None or use.kind not in ("name", "policy"):
         return []
     return [
@@ -93,14 +93,14 @@ def highlights(document: Document, offset: int) -> list[t.DocumentHighlight]:
             document.places.range(other.token.start, other.token.end),
             t.DocumentHighlightKind.Write if other.declares else t.DocumentHighlightKind.Read,
         )
-        for other in uses(document.study.main)
+        for other in document.uses
         if other.kind == use.kind and snake(other.token.text) == snake(use.token.text)
     ]
 
 
 def renamable(document: Document, offset: int) -> Use | None:
     """Return the name at an offset where it may be given another: it is declared here or imported."""
-    use = at(document.study.main, offset)
+    use = at(document.uses, offset)
     return use if use is not None and _target(document, use) is not None else None
 
 
@@ -142,7 +142,7 @@ def _target(document: Document, use: Use) -> _Target | None:
 
 def _same(book: Book, document: Document, offset: int) -> Iterator[tuple[Document, Use]]:
     """Yield every use of what the name at an offset stands for."""
-    use = at(document.study.main, offset)
+    use = at(document.uses, offset)
     target = None if use is None else _target(document, use)
     if target is None:
         return
@@ -153,7 +153,7 @@ def _same(book: Book, document: Document, offset: int) -> Iterator[tuple[Documen
                 continue
             if os.path.realpath(entry.tree.source.name) != target.file:
                 continue
-        for found in uses(other.study.main):
+        for found in other.uses:
             if found.kind == target.kind and snake(found.token.text) == target.name:
                 yield other, found
 

@@ -29,7 +29,7 @@ _NEVER = {
 def hover(document: Document, found: tuple[Diagnostic, ...], offset: int) -> t.Hover | None:
     """Return what there is to say of the place at an offset."""
     tree = document.study.main
-    use = at(tree, offset)
+    use = at(document.uses, offset)
     if use is not None:
         text = _name(document, use.kind, use.token.text)
         if text is not None:

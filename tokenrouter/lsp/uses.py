@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import singledispatch
 from typing import NamedTuple
@@ -35,9 +36,10 @@ def uses(tree: Tree) -> list[Use]:
     return [found[start] for start in sorted(found)]
 
 
-def at(tree: Tree, offset: int) -> Use | None:
-    """Return the name at an offset, or that ends there."""
-    return next((u for u in uses(tree) if u.token.start <= offset <= u.token.end), None)
+def at(found: list[Use], offset: int) -> Use | None:
+    """Return the one of some uses, in source order, that stands at an offset or ends there."""
+    place = bisect_right(found, offset, key=lambda use: use.token.start) - 1
+    return found[place] if place >= 0 and offset <= found[place].token.end else None
 
 
 @singledispatch
