@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check format golden soak bench clean
+.PHONY: demo test check format golden soak bench clean neovim
 
 demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one question
 	$(BIN)/python tools/demo.py
 
-test: check  ## the gate: static checks, then every test that is not slow and needs no GPU
+test: check neovim  ## the gate: static checks, then every test that is not slow and needs no GPU
 	$(BIN)/python -m pytest -q -m "not gpu and not slow"
+
+neovim:  ## the editor that tests/lsp drives, where it is missing and can be installed
+	@sh tools/neovim.sh
 
 check: $(VENV)/.ready  ## formatting, lint, types, import layers
 	$(BIN)/ruff check .
