@@ -28,7 +28,7 @@ class Server:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         command = [sys.executable, "-P", "-m", "tokenrouter.cli", "serve", str(plan)]
         self._process = subprocess.Popen(
-            [*command, "--port", "0", "--drain", "0", *options],
+            [*command, "--port", "0", "--drain", "0", "--log-level", "warning", *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,

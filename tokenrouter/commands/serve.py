@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
 
+from tokenrouter.errors import TokenRouterError
+
 NAME = "serve"
 HELP = "serve a plan over HTTP, OpenAI-compatible"
 KEY_VARIABLE = "TOKENROUTER_API_KEY"
+
+_log = logging.getLogger("tokenrouter")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +55,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-python", action="store_true", help="let the plan's Python heads run their code"
     )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="of the lines on stderr (%(default)s)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="the least that is logged; at info one line a request (%(default)s)",
+    )
     parser.add_argument("--threads", type=count, metavar="N", help="threads of each subserver")
 
 
@@ -79,28 +96,42 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until ^C or SIGTERM."""
+    """Serve until ^C or SIGTERM; where lines are JSON, what stops it is one too."""
+    from tokenrouter.runtime import logs
+
+    logs.configure(args.log_format, args.log_level, "server")
+    try:
+        return _serve(args)
+    except TokenRouterError as error:
+        if args.log_format == "text":
+            raise
+        _log.error("%s", error)
+        return 1
+
+
+def _serve(args: argparse.Namespace) -> int:
     from tokenrouter.plan.io import read
 
     plan = read(args.plan)  # before what takes long to import
 
     import asyncio
-    import logging
 
     from tokenrouter.models.tokenizer import TextTokenizer
+    from tokenrouter.runtime import logs
     from tokenrouter.runtime.client import Client
     from tokenrouter.runtime.heads import refuse_python
+    from tokenrouter.server.access import context
     from tokenrouter.server.lifecycle import bind, is_loopback, serve, url
     from tokenrouter.server.service import Service
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    logs.configure(args.log_format, args.log_level, "server", context)
     refuse_python(plan, allowed=args.allow_python)
     base = args.plan.resolve().parent
     key = args.api_key or os.environ.get(KEY_VARIABLE) or None
     with bind(args.host, args.port) as sock:
         where = url(sock)
         if key is None and not is_loopback(sock):
-            tell("warning: whoever reaches this address may use it; --api-key asks for a key")
+            _log.warning("whoever reaches this address may use it; --api-key asks for a key")
         service = Service(
             name=args.name or plan.policy,
             plan=plan,
@@ -118,10 +149,13 @@ def run(args: argparse.Namespace) -> int:
             ),
         )
 
+        service.client.log_to(args.log_format, args.log_level, logs.relay)
+
         def on_ready() -> None:
             print(f"serving `{service.name}` at {where}; ^C drains and ends", flush=True)
 
-        return asyncio.run(serve(service, sock, drain_s=args.drain, say=tell, on_ready=on_ready))
+        say = tell if args.log_format == "text" else _log.info
+        return asyncio.run(serve(service, sock, drain_s=args.drain, say=say, on_ready=on_ready))
 
 
 def tell(line: str) -> None:

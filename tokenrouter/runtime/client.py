@@ -21,12 +21,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec import structs
+
 from tokenrouter.plan.structs import Plan, Value
 from tokenrouter.runtime.adapt import LOOK_S, Adapter, WindowsStatus
 from tokenrouter.runtime.book import Book
 from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.errors import RequestRefused, StartFailed, SubserverLost
 from tokenrouter.runtime.launch import Processes
+from tokenrouter.runtime.logs import Format, Level
 from tokenrouter.runtime.messages import (
     Commits,
     Drain,
@@ -89,6 +92,7 @@ class Client:
             None  # for each request, given its prompt's length
         )
         self._processes: Processes | None = None
+        self._relay: Callable[[str, str], None] | None = None
         self._sockets: Sockets | None = None
         self._watch: asyncio.Task[None] | None = None
         self._progress: Progress = lambda line: None
@@ -141,6 +145,12 @@ class Client:
         """End a request early, wherever it is; one that is over already is no error."""
         self._book.abort(request)
         self._end(request, None)
+
+    def log_to(self, form: Format, level: Level, relay: Callable[[str, str], None]) -> None:
+        """Have the subservers log so; `relay` is given each model's name and line. Before the start."""
+        assert self._processes is None, "the subservers run"
+        self.settings = structs.replace(self.settings, log_format=form, log_level=level)
+        self._relay = relay
 
     def status(self) -> Status:
         """Return what is running and waiting, and how each subserver is."""
@@ -196,7 +206,7 @@ class Client:
         if self._closing:
             raise StartFailed("the server was closed before it started")
         self._progress = progress or self._progress
-        self._processes = Processes(self.plan, self.settings)
+        self._processes = Processes(self.plan, self.settings, self._relay)
         addresses = [FRONT_END, *self._models]
         directory = self._processes.directory
         endpoints = {at: endpoint(directory, at) for at in addresses}
@@ -269,7 +279,9 @@ class Client:
     async def _watch_processes(self) -> None:
         """Notice processes that end, and start them again."""
         while self._processes is not None and self._failure is None:
-            for model, status in self._processes.ended().items():
+            ended = self._processes.ended()
+            self._processes.pass_on()
+            for model, status in ended.items():
                 self._lost(model, status)
             await asyncio.sleep(WATCH_S)
 

@@ -13,19 +13,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.logs import message_of
 from tokenrouter.runtime.settings import Boot, Settings
 
 
 class Processes:
     """One process a model, each with an epoch that grows with every restart."""
 
-    def __init__(self, plan: Plan, settings: Settings) -> None:
+    def __init__(
+        self, plan: Plan, settings: Settings, relay: Callable[[str, str], None] | None = None
+    ) -> None:
         self.plan = plan
+        self._relay = relay  # is given each model's name and line
+        self._relayed = [0] * len(plan.models)  # bytes of each log
         # Short, since a socket's path may have about a hundred bytes.
         self.directory = Path(tempfile.mkdtemp(prefix="trc-"))
         self.key = secrets.token_bytes(16)
@@ -53,12 +59,27 @@ class Processes:
         """Return where a model's process writes what it has to say."""
         return self.directory / f"m{model}.log"
 
+    def pass_on(self) -> None:
+        """Hand over the lines that the processes have written since the last time."""
+        if self._relay is None:
+            return
+        for model, begun in enumerate(self._relayed):
+            path = self.log(model)
+            if not path.exists() or path.stat().st_size == begun:
+                continue
+            with path.open("rb") as log:
+                log.seek(begun)
+                whole, end, _ = log.read().rpartition(b"\n")  # the rest of a line may come later
+            self._relayed[model] += len(whole) + len(end)
+            for line in whole.split(b"\n") if end else ():
+                self._relay(self.plan.models[model].name, line.decode("utf-8", "replace"))
+
     def last_words(self, model: int) -> str:
         """Return the last line of a model's log; '' where there is none."""
         if not self.log(model).exists():
             return ""
         lines = self.log(model).read_text("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        return message_of(lines[-1]) if lines else ""
 
     def pid(self, model: int) -> int | None:
         """Return the process id of a model that runs."""
@@ -91,4 +112,5 @@ class Processes:
                 running.kill()
                 running.wait()
         self._running.clear()
+        self.pass_on()
         shutil.rmtree(self.directory, ignore_errors=True)

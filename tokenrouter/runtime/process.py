@@ -22,6 +22,7 @@ from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime import load
 from tokenrouter.runtime.checks import MessageCheck
+from tokenrouter.runtime.logs import configure, since, told
 from tokenrouter.runtime.messages import Failed
 from tokenrouter.runtime.settings import Boot
 from tokenrouter.runtime.subserver import Subserver
@@ -40,12 +41,13 @@ def main(argv: list[str]) -> int:
     if not follow(boot.parent):
         return 0
     name = boot.plan.models[model].name
-    logging.basicConfig(format=f"%(asctime)s {name} %(levelname)s %(message)s")
+    configure(boot.settings.log_format, boot.settings.log_level, name, marked=True)
     if boot.settings.threads is not None:
         torch.set_num_threads(boot.settings.threads)
     addresses = [FRONT_END, *range(len(boot.plan.models))]
     endpoints = {address: endpoint(directory, address) for address in addresses}
     sockets = Sockets(model, endpoints, bytes.fromhex(boot.key))
+    begun = time.monotonic()
     try:
         runner = load.load_runner(boot.plan, model, boot.settings)
         subserver = load.subserver(
@@ -57,8 +59,10 @@ def main(argv: list[str]) -> int:
         sockets.close()
         log.error("%s", reason)
         return 1
+    log.info("loaded", extra=told(epoch=epoch, ms=since(begun)))
     subserver.announce()
     serve(subserver, sockets, boot.parent)
+    log.info("ended", extra=told(epoch=epoch))
     sockets.close()
     return 0
 

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.logs import Format, Level
 
 WindowMode = Literal["fixed", "adaptive", "off"]
 
@@ -21,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_batch_tokens: int = 512
     allow_python: bool = False  # whether a plan's Python heads may run
     windows: WindowMode = "fixed"  # off: every window is 1; adaptive: begins with the plan's table
+    log_format: Format = "text"
+    log_level: Level = "warning"
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

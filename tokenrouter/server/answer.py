@@ -128,6 +128,10 @@ class Answer:
             "usage": usage,
         }
 
+    def finish_reasons(self) -> list[Finish | None]:
+        """Return why each choice has ended; None where it has not."""
+        return [transcript.finish for transcript in self.generation.transcripts]
+
     def _finish(self, index: int) -> Finish:
         return self.generation.transcripts[index].finish or "length"  # no token was asked for
 

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from tokenrouter.server.access import current
 from tokenrouter.server.counts import metrics_text
 from tokenrouter.server.errors import ApiError, failed, no_such_path, wrong_method
 from tokenrouter.server.http import (
@@ -123,6 +124,8 @@ async def _generate(service: Service, http: Request, kind: type[GenerationReques
     service.check_name(request.model)
     service.check_ready()
     answer = service.answer(request, await service.work(request))
+    if (taken := current()) is not None:
+        taken.begins(answer)
     if request.stream:
         return await event_stream(http, answer.events(request.includes_usage))
     return JsonResponse(await with_client(http.receive, answer.whole()))

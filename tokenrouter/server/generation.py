@@ -14,7 +14,7 @@ import msgspec
 
 from tokenrouter.runtime.client import Client, Ticket
 from tokenrouter.runtime.errors import RequestRefused, SubserverLost
-from tokenrouter.runtime.messages import Place
+from tokenrouter.runtime.messages import Place, Token
 from tokenrouter.server.admission import Job, Work
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import ApiError, bad_request, failed, not_ready, overloaded
@@ -44,6 +44,7 @@ class Generation:
         ]
         self.places: list[list[Place]] = [[] for _ in work.jobs]  # of the prompts, where asked for
         self._queue: asyncio.Queue[Progress | ApiError] = asyncio.Queue()
+        self.on_token: Callable[[int, Token], None] | None = None  # is given choice and token
 
     async def run(self) -> AsyncGenerator[Progress, None]:
         """Yield what each token shows, until every choice has finished; raises ApiError."""
@@ -96,6 +97,8 @@ class Generation:
                     self._queue.put_nowait(Progress(choice, Shown("", [], "length")))
                     return
                 shown = transcript.feed(token)
+                if self.on_token is not None:
+                    self.on_token(choice, token)
                 if transcript.stopped_by_text:
                     self._client.abort(ticket.request)
                 self._queue.put_nowait(Progress(choice, shown))

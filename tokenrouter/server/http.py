@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tokenrouter.server.access import note_error
 from tokenrouter.server.errors import ApiError, bad_request, failed, too_large, wrong_key
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class JsonResponse(Response):
 
 def error_response(error: ApiError) -> Response:
     """Return the answer that a refusal is."""
+    note_error(error.body.error)
     return JsonResponse(error.body, error.status, error.headers)
 
 
@@ -136,10 +138,13 @@ class EventStream(Response):
             async for event in self._rest:
                 await _send_event(send, event)
         except ApiError as error:
+            note_error(error.body.error)
             await _send_event(send, _encode(error.body))
         except Exception:  # noqa: BLE001 - the last border: the status is sent, so the body must say it
             _log.exception("a stream failed")
-            await _send_event(send, _encode(failed("the server failed; its log says how").body))
+            body = failed("the server failed; its log says how").body
+            note_error(body.error)
+            await _send_event(send, _encode(body))
         await _send_event(send, DONE)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

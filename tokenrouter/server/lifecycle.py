@@ -16,11 +16,12 @@ import errno
 import ipaddress
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 import uvicorn
 
 from tokenrouter.errors import TokenRouterError
+from tokenrouter.server.access import Access, Observer
 from tokenrouter.server.app import create_app
 from tokenrouter.server.service import Service
 
@@ -102,11 +103,12 @@ async def serve(
     drain_s: float,
     say: Callable[[str], None],
     on_ready: Callable[[], None],
+    observers: Sequence[Observer] = (),
 ) -> int:
     """Serve until a signal comes, and return the exit status; raises StartFailed."""
     signals = _Signals()
     config = uvicorn.Config(
-        create_app(service),
+        Access(create_app(service), observers),
         http="h11",
         ws="none",
         loop="asyncio",
