@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenrouter.commands import run, serve
+from tokenrouter.commands import run, serve, top
 from tokenrouter.server import guided, protocol, service
 from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, ChatRequest, CompletionRequest
 
@@ -29,7 +29,7 @@ def test_every_field_of_a_request_is_documented_where_it_belongs():
     assert set(re.findall(r"`(\w+)`", unsupported)) == set(NEUTRAL)
 
 
-@pytest.mark.parametrize("verb", [serve, run], ids=["serve", "run"])
+@pytest.mark.parametrize("verb", [serve, run, top], ids=["serve", "run", "top"])
 def test_every_option_is_documented(verb):
     parser = argparse.ArgumentParser()
     verb.configure(parser)
