@@ -6,6 +6,7 @@ From tokenizer.json with the `tokenizers` library, or rebuilt from a GGUF file. 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from tokenrouter.models.vocabulary import (
 )
 from tokenrouter.plan.structs import Plan
 
+LONG_TEXT = 4096  # characters from which on encoding lets other threads run, which costs short texts more than it gives
+
 
 class TextTokenizer:
-    """A model's tokenizer. Encoding may run in several threads at once."""
+    """A model's tokenizer. Encoding may run in several threads at once, and beside them where the text is long."""
 
     def __init__(
         self,
@@ -70,6 +73,11 @@ class TextTokenizer:
         """Number of ids, padding rows of a model's head not included."""
         return self.vocabulary.size
 
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        return max(map(len, self.vocabulary.tokens))
+
     @property
     def special_ids(self) -> frozenset[int]:
         """Ids of control tokens, which are not shown."""
@@ -77,8 +85,18 @@ class TextTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, after the model's own begin token where it has one."""
-        ids: list[int] = self._tokenizer.encode(text).ids
+        ids = self._ids(text, with_special=True)
         return ids if self._bos_id is None else [self._bos_id, *ids]
+
+    def _ids(self, text: str, *, with_special: bool) -> list[int]:
+        if len(text) < LONG_TEXT:
+            short: list[int] = self._tokenizer.encode(text, add_special_tokens=with_special).ids
+            return short
+        # Of the library's ways to encode this one alone lets go of the interpreter's lock.
+        encode = self._tokenizer.encode_batch_fast
+        [made] = encode([text], add_special_tokens=with_special)
+        ids: list[int] = made.ids
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of some ids, control tokens left out; U+FFFD stands for broken characters."""
@@ -91,12 +109,17 @@ class TextTokenizer:
 
     def apply_chat_template(self, messages: list[dict[str, str]]) -> list[int]:
         """Return the prompt of a conversation, up to where the answer begins; raises ModelError."""
+        return self.encode_rendered(self.render(messages))
+
+    def render(self, messages: list[dict[str, str]]) -> str:
+        """Return a conversation as the text that the model reads; raises ModelError."""
         if self.template is None:
             raise ModelError("the model has no chat template; use plain completions")
-        text = self.template.render(messages)
-        # The template writes its own begin token.
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return self.template.render(messages)
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """Return the ids of a rendered conversation; the template has written its own begin token."""
+        return self._ids(text, with_special=False)
 
 
 def read_template(located: Located) -> ChatTemplate | None:

@@ -151,4 +151,7 @@ def _line(message: str) -> str:
 
 def json_text(value: object) -> str:
     """Return a schema as text, keys in the order in which they came: it is the order of the members written."""
-    return json.dumps(value, ensure_ascii=False)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply") from None

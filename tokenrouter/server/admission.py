@@ -70,7 +70,7 @@ def prepare(
     n = request.n or 1
     check_ids(limits, request)
     for prompt in prompts:
-        _check_prompt(limits, prompt, max_tokens, field)
+        check_prompt(limits, prompt, max_tokens, field)
     route = request.route or RouteOptions()
     seed = _seed(request)
     return Work(
@@ -157,17 +157,18 @@ def _check_type(node: RequestField, value: str | float | bool) -> None:
         )
 
 
-def _check_prompt(limits: Limits, prompt: list[int], max_tokens: int | None, field: str) -> None:
+def check_prompt(limits: Limits, prompt: list[int], max_tokens: int | None, field: str) -> None:
+    """Refuse a prompt that is empty, does not fit with its output, or holds ids that the vocabulary does not have."""
     if not prompt:
         raise bad_request("the prompt is empty: it holds no token", field)
-    size = limits.vocabulary
-    if any(not 0 <= token < size for token in prompt):
-        raise bad_request(f"a token id of the prompt is outside 0..{size - 1}", field)
     limit = limits.context
     if len(prompt) + max(1, max_tokens or 0) > limit:
         asked = "" if max_tokens is None else f" and `max_tokens` asks for {max_tokens} more"
         message = f"the prompt has {len(prompt)} tokens{asked}, and the context holds {limit}"
         raise bad_request(message, field, "context_length_exceeded")
+    size = limits.vocabulary
+    if any(not 0 <= token < size for token in prompt):
+        raise bad_request(f"a token id of the prompt is outside 0..{size - 1}", field)
 
 
 def _seed(request: GenerationRequest) -> int:

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from tokenrouter.server.access import current
+from tokenrouter.server.aside import aside
 from tokenrouter.server.counts import metrics_text
 from tokenrouter.server.errors import ApiError, failed, no_such_path, wrong_method
 from tokenrouter.server.http import (
@@ -34,6 +35,7 @@ from tokenrouter.server.protocol import (
 from tokenrouter.server.replies import Health, ModelList
 from tokenrouter.server.service import Service
 
+READ = ["GET", "HEAD"]
 GONE = 499  # nobody reads it
 
 _log = logging.getLogger("tokenrouter.server")
@@ -41,35 +43,37 @@ _log = logging.getLogger("tokenrouter.server")
 
 def create_app(service: Service) -> FastAPI:
     """Return the app that serves one plan, for those who know the key where there is one."""
-    app = FastAPI(title="tokenrouter", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="tokenrouter", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
     app.exception_handler(ApiError)(_refused)
     app.exception_handler(HTTPException)(_not_routed)
     if service.api_key is not None:
         app.add_middleware(KeyCheck, key=service.api_key)
 
-    @app.get("/openapi.json")
+    @app.api_route("/openapi.json", methods=READ)
     async def openapi() -> Response:
         return JsonResponse(document())
 
-    @app.get("/health")
+    @app.api_route("/health", methods=READ)
     async def health() -> Response:
         return JsonResponse(Health())
 
-    @app.get("/ready")
+    @app.api_route("/ready", methods=READ)
     async def ready() -> Response:
         readiness = service.readiness
         return JsonResponse(readiness, 200 if readiness.status == "ready" else 503)
 
-    @app.get("/metrics")
+    @app.api_route("/metrics", methods=READ)
     async def metrics() -> Response:
         text = await metrics_text(service.plan, service.client, service.counts)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/v1/models")
+    @app.api_route("/v1/models", methods=READ)
     async def models() -> Response:
         return JsonResponse(ModelList(data=[service.card()]))
 
-    @app.get("/v1/models/{name:path}")
+    @app.api_route("/v1/models/{name:path}", methods=READ)
     async def model(name: str) -> Response:
         service.check_name(name)
         return JsonResponse(service.card())
@@ -102,7 +106,8 @@ async def _not_routed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), error
     path = request.url.path
     if error.status_code == 405:
-        return error_response(wrong_method(request.method, path))
+        takes = (error.headers or {}).get("Allow", "POST")
+        return error_response(wrong_method(request.method, path, takes))
     return error_response(no_such_path(path))
 
 
@@ -120,7 +125,8 @@ async def _answer(work: Coroutine[None, None, Response]) -> Response:
 
 
 async def _generate(service: Service, http: Request, kind: type[GenerationRequest]) -> Response:
-    request = read(await read_body(http, service.body_limit_bytes), kind)
+    body = await read_body(http, service.body_limit_bytes)
+    request = await aside(len(body), read, body, kind)
     service.check_name(request.model)
     service.check_ready()
     answer = service.answer(request, await service.work(request))
@@ -132,12 +138,14 @@ async def _generate(service: Service, http: Request, kind: type[GenerationReques
 
 
 async def _tokenize(service: Service, http: Request) -> Response:
-    request = read(await read_body(http, service.body_limit_bytes), TokenizeRequest)
+    body = await read_body(http, service.body_limit_bytes)
+    request = await aside(len(body), read, body, TokenizeRequest)
     service.check_name(request.model)
     return JsonResponse(await service.tokenize(request))
 
 
 async def _detokenize(service: Service, http: Request) -> Response:
-    request = read(await read_body(http, service.body_limit_bytes), DetokenizeRequest)
+    body = await read_body(http, service.body_limit_bytes)
+    request = await aside(len(body), read, body, DetokenizeRequest)
     service.check_name(request.model)
-    return JsonResponse(service.detokenize(request))
+    return JsonResponse(await aside(len(request.tokens), service.detokenize, request))

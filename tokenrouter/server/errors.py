@@ -5,6 +5,8 @@
         ├── bad_request       400: the request is wrong; `param` names the field
         ├── wrong_key         401
         ├── no_such_model     404
+        ├── wrong_method      405, with Allow
+        ├── too_slow          408: the body did not come
         ├── too_large         413: the body exceeds a limit
         ├── overloaded        429, with Retry-After
         ├── not_ready         503, with Retry-After: loading, draining, or a model is down
@@ -36,19 +38,25 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail
 
 
+MOST_CHARS = 600  # of a message; what a client sent, and a message quotes, may be a whole body
+
+
 class ApiError(TokenRouterError):
-    """One request is refused, or failed."""
+    """One request is refused, or failed; the message is one line, whatever it quotes."""
 
     def __init__(self, status: int, detail: ErrorDetail, retry_after_s: int | None = None) -> None:
+        detail = msgspec.structs.replace(
+            detail, message=_line(detail.message), param=detail.param and _line(detail.param)
+        )
         super().__init__(detail.message)
         self.status = status
         self.body = ErrorBody(error=detail)
-        self.retry_after_s = retry_after_s
+        self.headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that go with the status."""
-        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+
+def _line(text: str) -> str:
+    shown = text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1] + "…"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
@@ -74,9 +82,18 @@ def no_such_path(path: str) -> ApiError:
     return ApiError(404, _invalid(f"nothing is served at `{path}`", None, "not_found"))
 
 
-def wrong_method(method: str, path: str) -> ApiError:
-    """The path does not take this method."""
-    return ApiError(405, _invalid(f"`{path}` does not take {method}", None, "method_not_allowed"))
+def wrong_method(method: str, path: str, takes: str) -> ApiError:
+    """The path does not take this method; `takes` lists those that it does."""
+    message = f"`{path}` does not take {method}; it takes {takes}"
+    error = ApiError(405, _invalid(message, None, "method_not_allowed"))
+    error.headers["allow"] = takes
+    return error
+
+
+def too_slow(seconds: float) -> ApiError:
+    """The body did not come."""
+    message = f"the request body did not come within {seconds:g} s"
+    return ApiError(408, _invalid(message, None, "request_timeout"))
 
 
 def too_large(limit_bytes: int) -> ApiError:

@@ -58,5 +58,8 @@ def _formatted(request: GenerationRequest) -> Guide | None:
     if wanted.json_schema is None:
         raise bad_request(f"type `json_schema` needs `{field}`", field)
     schema = wanted.json_schema.schema
-    text = grammar.ANY_OBJECT if schema is None else grammar.json_text(schema)
+    try:
+        text = grammar.ANY_OBJECT if schema is None else grammar.json_text(schema)
+    except grammar.GrammarError as error:
+        raise bad_request(f"`{field}.schema`: {error}", f"{field}.schema") from error
     return Guide(f"{field}.schema", text, grammar.of_json_schema)

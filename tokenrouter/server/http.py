@@ -20,12 +20,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenrouter.server.access import note_error
-from tokenrouter.server.errors import ApiError, bad_request, failed, too_large, wrong_key
+from tokenrouter.server.errors import ApiError, bad_request, failed, too_large, too_slow, wrong_key
 
 T = TypeVar("T")
 Events = AsyncGenerator[bytes, None]
 
 DONE = b"[DONE]"
+BODY_WITHIN_S = 60  # a client that only begins a body would keep it and its connection for ever
 _log = logging.getLogger("tokenrouter.server")
 _encode = msgspec.json.Encoder().encode
 
@@ -59,13 +60,20 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise bad_request(f"the content type is `{kind}`; send `application/json`")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise bad_request(f"the body is encoded as `{encoding}`; send it as it is")
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit_bytes:
-            raise too_large(limit_bytes)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit_bytes:
+                    raise too_large(limit_bytes)
+                parts.append(part)
+    except TimeoutError:
+        raise too_slow(BODY_WITHIN_S) from None
     return b"".join(parts)
 
 

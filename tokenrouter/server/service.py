@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from tokenrouter.errors import TokenRouterError
+from tokenrouter.models.errors import ModelError
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.grammar import GrammarError, Grammars
-from tokenrouter.server.admission import Limits, Work, prepare
+from tokenrouter.server.admission import Limits, Work, check_prompt, prepare
 from tokenrouter.server.answer import Answer
+from tokenrouter.server.aside import LARGE, aside
 from tokenrouter.server.counts import Counts
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import bad_request, no_such_model, not_ready
@@ -46,7 +47,7 @@ from tokenrouter.server.report import Reporter
 DEFAULT_MAX_TOKENS = 16  # of a text completion, as OpenAI's
 BODY_LIMIT_BYTES = 4 << 20
 COMPILING = 2  # grammars at once
-LONG_TEXT = 4096  # characters from which on tokenizing leaves the event loop
+ENCODING = 2  # long texts at once
 
 
 @dataclass(eq=False, slots=True)
@@ -64,6 +65,7 @@ class Service:
     counts: Counts = field(default_factory=Counts)
     _grammars: Grammars = field(init=False)
     _compiling: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, COMPILING))
+    _encoding: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, ENCODING))
 
     def __post_init__(self) -> None:
         self.client.watch = self.counts.watch
@@ -128,30 +130,51 @@ class Service:
     def _new_detokenizer(self) -> Detokenizer:
         return Detokenizer(self.tokenizer.id_to_bytes, self.hidden)
 
-    async def encode(self, prompt: str | list[dict[str, str]]) -> list[int]:
-        """Return the ids of a text, or of a conversation through the chat template; refuse what has none."""
-        if isinstance(prompt, str):
-            n_chars, encode = len(prompt), partial(self.tokenizer.encode, prompt)
-        else:
-            n_chars = sum(len(turn["content"]) for turn in prompt)
-            encode = partial(self.tokenizer.apply_chat_template, prompt)
+    async def encode(self, prompt: str | list[dict[str, str]], *, fits: bool) -> list[int]:
+        """Return the ids of a text, or of a conversation through the chat template; refuse what has none.
+
+        With `fits`, a text that no prompt could hold is refused before it is encoded.
+        """
         try:
-            # A long one is encoded beside the event loop, so that no other client waits for it.
-            return encode() if n_chars < LONG_TEXT else await asyncio.to_thread(encode)
-        except TokenRouterError as error:
+            if isinstance(prompt, str):
+                field, text, encode = "prompt", prompt, self.tokenizer.encode
+            else:
+                field, encode = "messages", self.tokenizer.encode_rendered
+                size = sum(len(turn["content"]) + len(turn) for turn in prompt)
+                text = await aside(size, self.tokenizer.render, prompt)
+            if fits:
+                self._check_bytes(text, field)
+            if len(text) < LARGE:
+                return encode(text)
+            async with self._encoding:
+                return await aside(len(text), encode, text)
+        except ModelError as error:
             raise bad_request(
                 str(error), "prompt" if isinstance(prompt, str) else "messages"
             ) from error
 
+    def _check_bytes(self, text: str, field: str) -> None:
+        context = self.limits.context
+        most = context * self.tokenizer.longest
+        if len(text.encode()) > most:
+            message = f"the prompt has more than {most} bytes, which is more than the context of {context} tokens holds"
+            raise bad_request(message, field, "context_length_exceeded")
+
     async def work(self, request: GenerationRequest) -> Work:
         """Return what a request asks of the runtime."""
+        most = _max_tokens(request)
         if isinstance(request, ChatRequest):
-            prompts, field = [await self.encode(turns(request.messages))], "messages"
+            asked = await aside(len(request.messages), turns, request.messages)
+            prompts, field = [await self.encode(asked, fits=True)], "messages"
         else:
             assert isinstance(request, CompletionRequest), request
-            prompts, field = [await self._ids(p) for p in request.prompts()], "prompt"
-        most, grammar = _max_tokens(request), await self._grammar(request)
-        return prepare(self.plan, self.limits, request, prompts, most, field, grammar)
+            sent = await aside(len(request.prompt), request.prompts)
+            prompts, field = [await self._ids(prompt, most) for prompt in sent], "prompt"
+        grammar = await self._grammar(request)
+        size = sum(map(len, prompts)) + sum(map(len, request.stops))
+        return await aside(
+            size, prepare, self.plan, self.limits, request, prompts, most, field, grammar
+        )
 
     async def _grammar(self, request: GenerationRequest) -> str:
         """Return the grammar that the answer must follow, compiled once beside the event loop to see that it can be."""
@@ -166,12 +189,16 @@ class Service:
                 raise bad_request(f"`{asked.field}`: {error}", asked.field) from error
         return grammar
 
-    async def _ids(self, prompt: str | list[int]) -> list[int]:
-        return await self.encode(prompt) if isinstance(prompt, str) else prompt
+    async def _ids(self, prompt: str | list[int], max_tokens: int | None) -> list[int]:
+        if not isinstance(prompt, str):
+            return prompt
+        ids = await self.encode(prompt, fits=True)
+        check_prompt(self.limits, ids, max_tokens, "prompt")  # before the next one is encoded
+        return ids
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Return the ids that a prompt becomes."""
-        tokens = await self.encode(request.text_or_turns())
+        tokens = await self.encode(request.text_or_turns(), fits=False)
         return Tokenized(count=len(tokens), tokens=tokens, max_model_len=self.limits.context)
 
     def detokenize(self, request: DetokenizeRequest) -> Detokenized:
