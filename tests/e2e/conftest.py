@@ -14,8 +14,10 @@ from tokenrouter.runtime.reference.load import load
 
 # Dials that are set for the demo pair; over the tiny models, these values make both models write.
 DIALS = {
+    "citer": {"tau": 0.5},
     "demo": {"tau": 2.0},
     "query_level": {"long": 8},
+    "r2r": {"tau": 0.55},
     "r2r_entropy": {"tau": 2.0},
     "r2r_immediate": {"spread": 1.0, "doubt": 0.0, "tau": 0.45},
 }

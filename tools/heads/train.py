@@ -15,11 +15,12 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -63,20 +64,49 @@ def collect(folder: Path, positions: int, seed: int) -> Steps:
         batch = ExtendBatch.of([Extension(ids, 0, range(pages), len(row.states))], PAGE)
         logits, hidden = small.extend(batch, cache, hidden=True)
         assert hidden is not None
-        candidate, logs = logits.argmax(-1), logits.log_softmax(-1)
+        candidate = logits.argmax(-1)
+        entropy = torch.distributions.Categorical(logits=logits, validate_args=False).entropy()
         written = (row.states.float() @ small.embedding.T).argmax(-1)
-        entropy = -(logs.exp() * logs).sum(-1)
         differs = (candidate != written).float()
         parts.append((hidden, small.embed(candidate), logits.topk(TOP).values, entropy, differs))
+        if len(parts) % 20 == 0:
+            print(f"{count + len(candidate)} positions", flush=True)
         count += len(candidate)
     return Steps(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+class Eased:
+    """Inputs of mean 0 and spread 1, to train on; a linear map, which the first layer takes over afterwards.
+
+    Of logits, the largest and its distances to the others: what matters is how far apart they are.
+    """
+
+    def __init__(self, x: Tensor, *, gaps: bool = False) -> None:
+        self.mix = torch.eye(x.shape[1])
+        if gaps:
+            self.mix = -self.mix
+            self.mix[:, 0] = 1.0
+        x = x @ self.mix.T
+        self.mean, self.spread = x.mean(0), x.std(0) + 1e-6
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Ease some rows."""
+        return (x @ self.mix.T - self.mean) / self.spread
+
+    def folded(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weight on plain inputs, and what to add to the bias."""
+        scaled = weight / self.spread
+        return scaled @ self.mix, -scaled @ self.mean
 
 
 class R2R(nn.Module):
     """The form of R2R's router, small: the sizes are those of the shipped file."""
 
-    def __init__(self, hidden: int, width: int = 48) -> None:
+    def __init__(self, steps: Steps, width: int = 48) -> None:
         super().__init__()
+        self.hidden, self.embedding = Eased(steps.hidden), Eased(steps.embedding)
+        self.top = Eased(steps.top, gaps=True)
+        hidden = steps.hidden.shape[1]
         self.parts = nn.ModuleDict(
             {
                 "logits": nn.Linear(TOP, hidden),
@@ -94,35 +124,63 @@ class R2R(nn.Module):
         """Log odds that large would write another token."""
         p = self.parts
         drop = functional.dropout
-        x = torch.cat((steps.hidden, steps.embedding, p["logits"](steps.top)), -1)
-        x = p["input"](p["combine"](drop(x, 0.2, self.training)))
+        token = (self.hidden(steps.hidden), self.embedding(steps.embedding))
+        x = torch.cat((*token, p["logits"](self.top(steps.top))), -1)
+        x = p["input"](p["combine"](drop(x, 0.5, self.training)))
         inner = functional.gelu(p["blocks_0_up"](p["blocks_0_norm"](x)))
         x = x + p["blocks_0_down"](drop(inner, 0.2, self.training))
         return p["output"](p["output_norm"](x))[:, 0]
 
     def tensors(self) -> dict[str, Tensor]:
         """By the names of a head file."""
-        return {name[6:].replace("_", "."): value for name, value in self.state_dict().items()}
+        found = {name[6:].replace("_", "."): value for name, value in self.state_dict().items()}
+        found["logits.weight"], more = self.top.folded(found["logits.weight"])
+        found["logits.bias"] = found["logits.bias"] + more
+        hidden, embedding, rest = found["combine.weight"].chunk(3, 1)
+        (hidden, more), (embedding, most) = (
+            self.hidden.folded(hidden),
+            self.embedding.folded(embedding),
+        )
+        found["combine.weight"] = torch.cat((hidden, embedding, rest), 1)
+        found["combine.bias"] = found["combine.bias"] + more + most
+        return found
 
 
 class Citer(nn.Module):
     """The form of CITER's router, small: log odds that small's token may stay."""
 
-    def __init__(self, hidden: int, width: int = 96) -> None:
+    def __init__(self, steps: Steps, width: int = 96) -> None:
         super().__init__()
+        self.hidden = Eased(steps.hidden)
+        hidden = steps.hidden.shape[1]
         self.layers = nn.ModuleList(
             [nn.Linear(hidden, width), nn.Linear(width, width // 2), nn.Linear(width // 2, 1)]
         )
 
     def forward(self, steps: Steps) -> Tensor:
         """Log odds that large would write the same token."""
-        x = functional.dropout(steps.hidden, 0.2, self.training)
+        x = functional.dropout(self.hidden(steps.hidden), 0.5, self.training)
         x = functional.dropout(self.layers[0](x).relu(), 0.2, self.training)
         return self.layers[2](self.layers[1](x))[:, 0]
 
     def tensors(self) -> dict[str, Tensor]:
         """By the names of a head file."""
-        return dict(self.state_dict())
+        found = dict(self.state_dict())
+        found["layers.0.weight"], more = self.hidden.folded(found["layers.0.weight"])
+        found["layers.0.bias"] = found["layers.0.bias"] + more
+        return found
+
+
+def kept(folder: Path | None, name: str, make: Callable[[], Steps]) -> Steps:
+    """Read steps from a folder, or make them and keep them there."""
+    path = None if folder is None else folder / f"{name}.safetensors"
+    if path is not None and path.is_file():
+        return Steps(**load_file(path))
+    steps = make()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(vars(steps), path)
+    return steps
 
 
 def some(steps: Steps, at: Tensor) -> Steps:
@@ -137,13 +195,17 @@ def train(module: nn.Module, steps: Steps, labels: Tensor, epochs: int, seed: in
     count = epochs * (-(-len(labels) // 256))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, count)
     module.train()
-    for _ in range(epochs):
+    for epoch in range(epochs):
+        loss = torch.zeros(())
         for at in torch.randperm(len(labels), generator=rng).split(256):
             loss = functional.binary_cross_entropy_with_logits(module(some(steps, at)), labels[at])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
+        print(
+            f"epoch {epoch + 1} of {epochs}: loss {loss.item():.3f} in its last batch", flush=True
+        )
     module.eval()
 
 
@@ -177,19 +239,24 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--share", type=float, default=0.4, help="of the positions to hand over")
     parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument(
+        "--cache", type=Path, help="keep what small said here, to train again on it"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="more pay on an idle machine only")
     parser.add_argument("--out", type=Path, default=ROOT / "examples/heads")
     parser.add_argument("--card", type=Path, default=Path(__file__).with_name("CARD.md"))
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     began = time.process_time()
-    steps = collect(args.data, args.positions, args.seed)
+    steps = kept(args.cache, "train", lambda: collect(args.data, args.positions, args.seed))
     print(f"{len(steps.differs)} positions, {time.process_time() - began:.0f} CPU s", flush=True)
-    held = collect(args.held, args.held_positions, args.seed)
+    held = kept(args.cache, "held", lambda: collect(args.held, args.held_positions, args.seed))
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     rows = [("small's entropy", held.entropy)]
     for name, kind, module, labels in (
-        ("r2r", "r2r", R2R(steps.hidden.shape[1]), steps.differs),
-        ("citer", "mlp", Citer(steps.hidden.shape[1]), 1 - steps.differs),
+        ("r2r", "r2r", R2R(steps), steps.differs),
+        ("citer", "mlp", Citer(steps), 1 - steps.differs),
     ):
         train(module, steps, labels, args.epochs, args.seed)
         path = args.out / f"{name}.safetensors"
