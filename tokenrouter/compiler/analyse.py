@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,16 @@ def analyse(policy: hir.Policy) -> list[Diagnostic]:
     return found
 
 
-def complete(resolved: hir.Resolved) -> hir.Resolved:
-    """Return what the front end found and, where that holds no error, what the passes and the files of heads add."""
+def complete(
+    resolved: hir.Resolved, look: Callable[[hir.Policy], list[Diagnostic]] = analyse
+) -> hir.Resolved:
+    """Return what the front end found and, where that holds no error, what the passes and the files of heads add.
+
+    `look` may know what `analyse` would find, from before.
+    """
     if any(d.severity == "error" for d in resolved.diagnostics):
         return resolved
-    passes = [d for policy in resolved.policies for d in analyse(policy)]
+    passes = [d for policy in resolved.policies for d in look(policy)]
     found = [*resolved.diagnostics, *map(_in_its_language, passes)]
     if any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
         found += _heads(resolved)

@@ -85,6 +85,7 @@ def closed(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     """Give a text back to the disk, and take its diagnostics away."""
     uri = params.text_document.uri
     ls.drop(path_of(uri))
+    ls.memory.drop(path_of(uri))
     ls.book.close(uri)
     ls.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, []))
     ls.later()

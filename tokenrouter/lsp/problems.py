@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tokenrouter.diagnostics import Diagnostic, Span
 from tokenrouter.dsl import ast
 from tokenrouter.dsl.python import MODULE
 from tokenrouter.lsp.book import Book, Document, uri_of
+from tokenrouter.lsp.memory import Memory
 
 _SEVERITY = {
     "error": t.DiagnosticSeverity.Error,
@@ -21,11 +23,11 @@ _SEVERITY = {
 _FADED = frozenset({"TR1301", "TR2002", "TR2301", "TR2302", "TR2305", "TR2601"})
 
 
-def find(document: Document) -> tuple[Diagnostic, ...]:
+def find(document: Document, memory: Memory) -> tuple[Diagnostic, ...]:
     """Return everything that is found in a document: what `trc check` prints; of Python that is no policy, nothing."""
     if document.python and MODULE not in document.text:
         return ()
-    return complete(document.study.resolved).diagnostics
+    return complete(document.study.resolved, partial(memory.analyse, document)).diagnostics
 
 
 def shown(book: Book, document: Document, found: tuple[Diagnostic, ...]) -> list[t.Diagnostic]:

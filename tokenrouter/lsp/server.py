@@ -14,6 +14,7 @@ from pygls.lsp.server import LanguageServer
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.lsp import problems
 from tokenrouter.lsp.book import Book, Document
+from tokenrouter.lsp.memory import Memory
 from tokenrouter.version import __version__
 
 REST = 0.12  # seconds without a change before a check begins
@@ -25,6 +26,7 @@ class Server(LanguageServer):
     def __init__(self) -> None:
         super().__init__("trc", __version__, text_document_sync_kind=t.TextDocumentSyncKind.Full)
         self.book = Book()
+        self.memory = Memory()
         self.rest = REST
         self.waiting: dict[str, asyncio.Task[None]] = {}  # by path: checks that have not begun
         self.checks: set[asyncio.Task[None]] = set()
@@ -53,7 +55,7 @@ class Server(LanguageServer):
             if entry is None or document is None or entry.told:
                 return
             if entry.found is None:
-                found = await asyncio.to_thread(problems.find, document)
+                found = await asyncio.to_thread(problems.find, document, self.memory)
                 if entry.document is not document or self.book.opened.get(path) is not entry:
                     return  # the text, or one that it imports, is another now; a later check is on its way
                 entry.found = found
@@ -67,13 +69,13 @@ class Server(LanguageServer):
         """Return what is found in a document as it is now."""
         entry = self.book.opened.get(document.path)
         if entry is None or entry.document is not document:
-            return problems.find(document)
+            return problems.find(document, self.memory)
         if entry.found is None:
-            entry.found = problems.find(document)
+            entry.found = problems.find(document, self.memory)
         return entry.found
 
     def drop(self, path: str) -> None:
-        """Check a text no more."""
+        """Do not begin a check that is on its way."""
         task = self.waiting.pop(path, None)
         if task is not None:
             task.cancel()

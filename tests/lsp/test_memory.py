@@ -1,0 +1,58 @@
+"""What is remembered of a policy is what would be found again, wherever the text has moved."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenrouter.compiler.analyse import complete
+from tokenrouter.lsp.book import Book, uri_of
+from tokenrouter.lsp.memory import Memory
+from tokenrouter.lsp.problems import find
+
+PIECES = [
+    'model small { use "s" }',
+    'model large { use "l" }',
+    "param tau: nats = 1 in [0, 4]",
+    "policy a { start small at any { when entropy < 0 -> stop otherwise -> commit } }",
+    "policy b { start small at any { when entropy > tau -> retry large otherwise -> commit } }",
+    "policy c { start small at any { otherwise -> commit then large } guarantee share(large) <= 1% }",
+]
+GAPS = st.lists(st.sampled_from([" ", "\n", "\n\n# λ 🙂\n"]), min_size=6, max_size=6)
+CHANGES = st.sampled_from(
+    [("", ""), ("entropy < 0", "entropy < 1"), ("tau: nats = 1", "tau: nats = 2"), ("<= 1%", "<= 2%"), ("stop", "commit")]
+)  # fmt: skip
+
+
+def document(book, gaps, old, new):
+    """Return the file with its pieces set apart by gaps and one of them changed."""
+    text = "route 1" + "".join(g + p for g, p in zip(gaps, PIECES, strict=True)) + "\n"
+    book.put(uri_of("/nowhere/m.route"), text.replace(old, new) if old else text, 1)
+    return book.document(uri_of("/nowhere/m.route"))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(GAPS, CHANGES), min_size=2, max_size=4))
+def test_what_is_remembered_is_what_would_be_found(versions):
+    book, memory = Book(), Memory()
+    for gaps, (old, new) in versions:
+        made = document(book, gaps, old, new)
+
+        found = find(made, memory)
+
+        assert found == complete(made.study.resolved).diagnostics
+        assert any(d.code == "TR3101" for d in found)
+
+
+def test_only_the_policy_that_changed_is_looked_at_again():
+    book, memory = Book(), Memory()
+    gaps = ["\n"] * 6
+    find(document(book, gaps, "", ""), memory)
+    before = dict(memory.kept)
+
+    find(document(book, ["\n\n"] * 6, "entropy < 0", "entropy < 1"), memory)
+
+    changed = {
+        name
+        for (_, name), kept in memory.kept.items()
+        if kept is not before["/nowhere/m.route", name]
+    }
+    assert changed == {"a"}
