@@ -7,8 +7,13 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tokenrouter.errors import TokenRouterError
+from tokenrouter.errors import TokenRouterError, UsageError
+
+if TYPE_CHECKING:
+    from tokenrouter.plan.structs import Plan
+    from tokenrouter.server.spans import Spans
 
 NAME = "serve"
 HELP = "serve a plan over HTTP, OpenAI-compatible"
@@ -66,6 +71,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("debug", "info", "warning", "error"),
         default="info",
         help="the least that is logged; at info one line a request (%(default)s)",
+    )
+    parser.add_argument(
+        "--otel",
+        action="store_true",
+        help="send a span of each request by OpenTelemetry; $OTEL_EXPORTER_OTLP_ENDPOINT says where",
     )
     parser.add_argument("--threads", type=count, metavar="N", help="threads of each subserver")
 
@@ -126,6 +136,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     logs.configure(args.log_format, args.log_level, "server", context)
     refuse_python(plan, allowed=args.allow_python)
+    spans = _spans(plan, args.name or plan.policy) if args.otel else None
     base = args.plan.resolve().parent
     key = args.api_key or os.environ.get(KEY_VARIABLE) or None
     with bind(args.host, args.port) as sock:
@@ -155,7 +166,30 @@ def _serve(args: argparse.Namespace) -> int:
             print(f"serving `{service.name}` at {where}; ^C drains and ends", flush=True)
 
         say = tell if args.log_format == "text" else _log.info
-        return asyncio.run(serve(service, sock, drain_s=args.drain, say=say, on_ready=on_ready))
+        work = serve(
+            service,
+            sock,
+            drain_s=args.drain,
+            say=say,
+            on_ready=on_ready,
+            observers=[] if spans is None else [spans],
+        )
+        try:
+            return asyncio.run(work)
+        finally:
+            if spans is not None:
+                spans.close()
+
+
+def _spans(plan: Plan, name: str) -> Spans:
+    try:
+        from tokenrouter.server.spans import Spans, otlp
+    except ImportError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        what = "--otel needs OpenTelemetry, which is not installed: pip install 'tokenrouter[otel]'"
+        raise UsageError(what) from None
+    return Spans(otlp(name), [model.name for model in plan.models])
 
 
 def tell(line: str) -> None:
