@@ -81,7 +81,7 @@ def from_r2r(content: Any, path: Path) -> Converted:
         if arguments.get(name):
             raise HeadFileError(f"`{path}` was trained with `{name}`, which heads here do not have")
     state = _State(content["state_dict"], path)
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for ours, theirs in _R2R.items():
         tensors |= state.affine(ours, theirs)
     at = 0
