@@ -33,7 +33,9 @@ def plan_with(bench, class_name, reads="hidden, logits, token"):
 def test_a_python_head_runs_only_where_it_is_allowed(bench, capsys):
     plan = plan_with(bench, "Mine")
 
-    with pytest.raises(PythonNotAllowed, match=r"head `sure` runs Python code, `tests\.heads\.toys:"):
+    with pytest.raises(
+        PythonNotAllowed, match=r"head `sure` runs Python code, `tests\.heads\.toys:"
+    ):
         Engine(plan)
 
     write(plan, bench.root / "plan.json")
