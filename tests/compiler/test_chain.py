@@ -20,6 +20,7 @@ from tests.compiler.walk import Walk, kept_tokens
 from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.chain import flow
 from tokenrouter.compiler.expr import SignalOf
+from tokenrouter.profile.priors import MEAN_TOKENS
 
 RARELY = cmp(SignalOf("chance"), "<", 0.2)
 
@@ -128,35 +129,51 @@ def test_chance_is_one_draw_a_step_however_many_rules_ask_for_it():
     assert rule_shares(auto, auto.states[0].rules) == pytest.approx([0.2, 0.1, 0.3, 0.4])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_what_the_chain_expects_is_what_random_route_programs_do(seed):
-    """Policies whose guards are draws, drawn themselves: shares, hand-offs and reach against simulated requests."""
+    """Policies whose guards are draws, drawn themselves: shares, hand-offs and reach against simulated requests.
+
+    Every kind of move; retries go one way round only, as the livelock check demands.
+    """
     rng = random.Random(seed)
     names = ("a", "b", "c")
 
+    def move(here, others):
+        later = [name for name in others if name > here]
+        kinds = ["then", "borrow", "commit", "mix", *(["retry"] if later else [])]
+        match rng.choice(kinds):
+            case "then":
+                return then(rng.choice(others))
+            case "borrow":
+                return borrow(rng.choice(others), rng.randint(1, 4), keep=rng.random() < 0.5)
+            case "mix":
+                return mix(a=0.5, b=0.2, c=0.3)
+            case "retry":
+                return retry(rng.choice(later))
+            case _:
+                return COMMIT
+
     def rules(here):
         others = [name for name in names if name != here]
-        cuts = sorted(rng.sample((0.1, 0.25, 0.4, 0.6, 0.8), rng.randint(1, 3)))
-        for cut in cuts:
-            to = rng.choice(others)
-            move = rng.choice(
-                [then(to), borrow(to, rng.randint(1, 4), keep=rng.random() < 0.5), COMMIT]
-            )
-            yield (cmp(SignalOf("chance"), "<", cut), move)
+        yield (cmp(SignalOf("chance"), "<", 0.01), STOP)
+        for cut in sorted(rng.sample((0.1, 0.25, 0.4, 0.6, 0.8), rng.randint(1, 3))):
+            yield (cmp(SignalOf("chance"), "<", cut), move(here, others))
         yield (None, COMMIT)
 
     auto = automaton(*((name, *rules(name)) for name in names))
-    walks = [Walk(auto, random.Random(1000 * seed + n)) for n in range(120)]
+    walks = [Walk(auto, random.Random(1000 * seed + n)) for n in range(300)]
     for walk in walks:
-        while len(walk.written) < 256 and walk.step():
+        length = walk.rng.expovariate(1 / MEAN_TOKENS)
+        while len(walk.written) < length and walk.step():
             pass
-    tokens = [token for walk in walks for token in walk.written[:256]]
+    tokens = [token for walk in walks for token in walk.written]
     shares = [tokens.count(model) / len(tokens) for model in range(3)]
     switches = sum(walk.switches for walk in walks) / len(tokens)
-    reached = [sum(m in walk.written or walk.owner == m for walk in walks) / 120 for m in range(3)]
+    seen = [{walk.owner, *walk.written, *(model for model, _ in walk.asked)} for walk in walks]
+    reached = [sum(model in came for came in seen) / len(walks) for model in range(3)]
 
     found = flow(auto)
 
     assert found.shares == pytest.approx(shares, abs=0.03)
     assert sum(found.handoffs) == pytest.approx(switches, abs=0.02)
-    assert found.reached == pytest.approx(reached, abs=0.12)
+    assert found.reached == pytest.approx(reached, abs=0.08)

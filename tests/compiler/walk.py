@@ -84,7 +84,8 @@ class Walk:
             case s.To():
                 self.owner = go.model
             case s.Mix():
-                self.owner = self.rng.choice(go.weights).model
+                (drawn,) = self.rng.choices(go.weights, [share.weight for share in go.weights])
+                self.owner = drawn.model
             case s.Borrow():
                 self.home, self.owner = self.owner, go.model
                 self.left, self.until = int(found[go.most]), go.until
