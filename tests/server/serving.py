@@ -83,7 +83,7 @@ def serving(plan, *args, wait=True):
     try:
         with process:
             line = process.stdout.readline() if wait else ""
-            found = re.search(r"http://\S+/v1", line)
+            found = re.search(r"https?://\S+/v1", line)
             assert found or not wait, "".join(lines)
             try:
                 yield Server(process, found[0] if found else "", lines)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tokenrouter.commands import run, serve, top
+from tokenrouter.runtime import transport
+from tokenrouter.runtime.book import STEP
 from tokenrouter.server import guided, protocol, service
 from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, ChatRequest, CompletionRequest
 
@@ -53,6 +55,10 @@ def test_every_option_is_documented(verb):
         (protocol.MAX_METADATA, "up to 32 texts"),
         (protocol.MAX_METADATA_CHARS, "bools of up to 1,024 characters"),
         (service.BODY_LIMIT_BYTES >> 20, "a body above 4 MiB"),
+        (protocol.MAX_PRIORITY, "-1,000 to 1,000"),
+        (protocol.MAX_TIMEOUT_S, "to 86,400 s"),
+        (STEP, "plus 64 times its `priority`"),
+        (transport.MOST_BYTES >> 20, "has at most 64 MiB"),
     ],
     ids=lambda v: str(v)[:20],
 )

@@ -127,6 +127,9 @@ def test_a_subserver_that_dies_again_and_again_is_given_up_with_a_clear_state(pl
             answer.status_code == 503
             and "start the server again" in answer.json()["error"]["message"]
         )
+        assert answer.json()["error"]["code"] == "given_up"
+        assert "retry-after" not in answer.headers
+        assert answer.headers["x-should-retry"] == "false"
         assert server.get("/health").status_code == 200
         server.signal(signal.SIGTERM)
         assert server.end() == 0

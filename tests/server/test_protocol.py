@@ -154,7 +154,7 @@ def test_every_field_is_either_read_or_named_as_without_effect_or_unsupported():
     used |= {"min_p", "seed", "stop", "stop_token_ids", "ignore_eos", "stream", "stream_options"}
     used |= {"route", "prompt", "messages", "logprobs", "top_logprobs", "echo", "logit_bias"}
     used |= {"presence_penalty", "frequency_penalty", "repetition_penalty"}
-    used |= {"response_format", "regex", "grammar"}
+    used |= {"response_format", "regex", "grammar", "timeout", "priority"}
 
     for kind in (CompletionRequest, ChatRequest):
         assert set(kind.__struct_fields__) <= used | set(NEUTRAL) | set(NO_EFFECT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=1024,
         metavar="N",
         help="requests that may queue before others get a 429 (%(default)s)",
+    )
+    parser.add_argument(
+        "--request-timeout",
+        type=duration,
+        metavar="S",
+        help="seconds after which a request that has not finished ends with a 504 (no limit)",
+    )
+    parser.add_argument(
+        "--ssl-certfile", type=Path, metavar="FILE", help="serve HTTPS with this certificate (PEM)"
+    )
+    parser.add_argument(
+        "--ssl-keyfile", type=Path, metavar="FILE", help="its key (in the certificate's file)"
+    )
+    parser.add_argument(
+        "--cors-origin",
+        type=origin,
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this origin ask from browsers, or `*` for all; repeatable (none)",
     )
     parser.add_argument(
         "--windows",
@@ -98,6 +119,20 @@ def seconds(text: str) -> float:
     return value
 
 
+def duration(text: str) -> float:
+    """Return a time that is not over at once."""
+    if (value := seconds(text)) == 0:
+        raise argparse.ArgumentTypeError("a request needs more than 0 seconds")
+    return value
+
+
+def origin(text: str) -> str:
+    """Return a web origin."""
+    if text != "*" and not re.fullmatch(r"https?://[^/?#\s]+", text):
+        raise argparse.ArgumentTypeError(f"`{text}` is no origin like https://example.com")
+    return text
+
+
 def count(text: str) -> int:
     """Return a positive whole number."""
     if not text.isdecimal() or int(text) < 1:
@@ -131,7 +166,7 @@ def _serve(args: argparse.Namespace) -> int:
     from tokenrouter.runtime.client import Client
     from tokenrouter.runtime.heads import refuse_python
     from tokenrouter.server.access import context
-    from tokenrouter.server.lifecycle import bind, is_loopback, serve, url
+    from tokenrouter.server.lifecycle import Tls, bind, is_loopback, serve, url
     from tokenrouter.server.service import Service
 
     logs.configure(args.log_format, args.log_level, "server", context)
@@ -139,8 +174,14 @@ def _serve(args: argparse.Namespace) -> int:
     spans = _spans(plan, args.name or plan.policy) if args.otel else None
     base = args.plan.resolve().parent
     key = args.api_key or os.environ.get(KEY_VARIABLE) or None
+    tls = None
+    if args.ssl_certfile is not None:
+        tls = Tls(args.ssl_certfile, args.ssl_keyfile)
+        tls.check()
+    elif args.ssl_keyfile is not None:
+        raise UsageError("--ssl-keyfile needs --ssl-certfile, the certificate that the key is of")
     with bind(args.host, args.port) as sock:
-        where = url(sock)
+        where = url(sock, tls)
         if key is None and not is_loopback(sock):
             _log.warning("whoever reaches this address may use it; --api-key asks for a key")
         service = Service(
@@ -148,6 +189,8 @@ def _serve(args: argparse.Namespace) -> int:
             plan=plan,
             tokenizer=TextTokenizer.of(plan, base),
             api_key=key,
+            request_timeout_s=args.request_timeout,
+            cors_origins=tuple(args.cors_origin),
             client=Client(
                 plan,
                 base=base,
@@ -172,6 +215,7 @@ def _serve(args: argparse.Namespace) -> int:
             drain_s=args.drain,
             say=say,
             on_ready=on_ready,
+            tls=tls,
             observers=[] if spans is None else [spans],
         )
         try:

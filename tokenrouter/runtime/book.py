@@ -9,7 +9,7 @@ INVARIANT: a request's tokens are delivered in order, each once, whatever order 
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +41,7 @@ from tokenrouter.runtime.start import first_owner
 from tokenrouter.runtime.state import initial
 
 MOST_LOSSES = 8  # of one request
+STEP = 64  # later requests that one step of priority can let pass, so that overtaking has an end
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +54,7 @@ class Entry:
     params: list[float]
     metadata: dict[str, Value]
     traced: bool
+    rank: int  # the request's number, shifted by its priority
     state: RouteState  # after the last committed token
     output: list[int] = field(default_factory=list)
     admitted_ms: float | None = None  # when it was first admitted
@@ -84,7 +86,7 @@ class Book:
         self.epochs = [0] * len(plan.models)  # 0 until the first Ready
         self.up = [False] * len(plan.models)
         self.entries: dict[int, Entry] = {}  # by request
-        self.waiting: deque[Entry] = deque()
+        self.waiting: list[Entry] = []  # by rank
         self._by_wire: dict[int, Entry] = {}
         self._held: dict[int, set[int]] = {}  # by model: wire numbers that cannot reach its gate
         self._gated = [0] * len(plan.models)  # requests at a closed gate
@@ -111,6 +113,7 @@ class Book:
         metadata: Mapping[str, Value] | None = None,
         *,
         traced: bool = False,
+        priority: int = 0,  # lower ones go sooner
     ) -> Entry:
         """Return the new request, admitted or waiting; raises RequestRefused."""
         self._check(prompt, sampling)
@@ -137,11 +140,12 @@ class Book:
             params=values,
             metadata=fields,
             traced=traced,
+            rank=self._requests + STEP * priority,
             state=state,
             places=[] if sampling.prompt_logprobs is None else [None] * (len(prompt) - 1),
         )
         self.entries[entry.request] = entry
-        self.waiting.append(entry)
+        insort(self.waiting, entry, key=lambda each: (each.rank, each.request))
         self._admit_waiting()
         return entry
 
@@ -334,7 +338,7 @@ class Book:
 
     def _admit_waiting(self) -> None:
         while self.waiting and all(self.up) and self.n_running < self.plan.windows.max_active:
-            self._admit(self.waiting.popleft())
+            self._admit(self.waiting.pop(0))
         self._tell_active()
 
     def _admit(self, entry: Entry) -> None:
@@ -355,6 +359,7 @@ class Book:
             traced=entry.traced,
             queues=self._queues,
             elapsed_ms=self.now_ms() - entry.admitted_ms,
+            rank=entry.rank,
         )
         for model in range(len(self.up)):
             self.send(model, message)

@@ -127,6 +127,7 @@ class Client:
         metadata: Mapping[str, Value] | None = None,
         *,
         traced: bool = False,
+        priority: int = 0,
     ) -> Ticket:
         """Admit or queue a request, from the event loop's thread; raises RequestRefused and SubserverLost.
 
@@ -136,7 +137,9 @@ class Client:
             raise SubserverLost(self._failure)
         if self._closing or self._sockets is None:
             raise RequestRefused("the server is not taking requests", "closing")
-        entry = self._book.submit(prompt, sampling, params, metadata, traced=traced)
+        entry = self._book.submit(
+            prompt, sampling, params, metadata, traced=traced, priority=priority
+        )
         watch = None if self.watch is None else self.watch(len(prompt))
         ticket = self._tickets[entry.request] = Ticket(entry.request, watch)
         return ticket

@@ -209,9 +209,12 @@ class Engine:
         metadata: Mapping[str, Value] | None = None,
         *,
         traced: bool = False,
+        priority: int = 0,
     ) -> int:
         """Return the number of a new request; raises RequestRefused."""
-        entry = self.book.submit(prompt, sampling or Sampling(), params, metadata, traced=traced)
+        entry = self.book.submit(
+            prompt, sampling or Sampling(), params, metadata, traced=traced, priority=priority
+        )
         self.completions[entry.request] = Completion(
             prompt, decode=lambda ids: self.tokenizer.decode(ids)
         )

@@ -82,6 +82,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     traced: bool = False  # whether each token carries the signals that decided
     queues: list[int] = []  # by model, as the front end knows them; [] where no rule reads load
     elapsed_ms: float = 0.0  # since the request was first admitted
+    rank: int = 0  # lower ones go first, and give up their pages last
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -4,7 +4,8 @@ Pure decisions: no torch, no sockets, no clocks. One batch mixes prefill chunks,
 plain decodes; all are extends of 1..n tokens. Extends of up to `SHORT` tokens pass the gate, and up to `RETURN` tokens those of
 a request that has been read here before; longer ones are cut into chunks and ride along. Requests that are away are skipped; their pages stay.
 
-Sequences are looked at in order of admission. When the pool is full, cached prefixes go first, then sequences are
+Sequences are looked at in order of rank, those of one rank in order of admission; «older» and «younger» mean this order.
+When the pool is full, cached prefixes go first, then sequences are
 preempted: those that are away before those that are here, the youngest first. A preempted sequence keeps its tokens and
 its place and reads them again when its turn comes.
 
@@ -48,7 +49,7 @@ class Scheduler:
         self.max_tokens = max_tokens  # of one batch; decodes may exceed it, chunks never do
         self.pool = PagePool(capacity_tokens // page_size)
         self.prefix = PrefixCache(self.pool, page_size)
-        self.sequences: dict[int, Sequence] = {}  # in order of admission
+        self.sequences: dict[int, Sequence] = {}  # in order of rank and admission
         self.n_preempted = 0
         self.n_asked = self.n_found = 0  # tokens looked for in the prefix cache, and found
 
@@ -57,9 +58,14 @@ class Scheduler:
         return -(-n_tokens // self.page_size) <= self.pool.total
 
     def add(self, sequence: Sequence) -> None:
-        """Take a sequence in; it is the youngest."""
+        """Take a sequence in, at its place."""
         assert sequence.request not in self.sequences, sequence.request
+        last = next(reversed(self.sequences.values()), None)
         self.sequences[sequence.request] = sequence
+        if last is not None and last.place > sequence.place:
+            ordered = sorted(self.sequences.items(), key=lambda item: item[1].place)
+            self.sequences.clear()
+            self.sequences.update(ordered)
 
     def remove(self, request: int) -> Sequence | None:
         """Release a request's pages and forget it; None where it is unknown."""
@@ -169,7 +175,7 @@ class Scheduler:
             return
         away = [s for s in self.sequences.values() if not s.owned and s.pages]
         if not gated:
-            away = [s for s in away if s.request > sequence.request]
+            away = [s for s in away if s.place > sequence.place]
         yield from reversed(away)
         yield from (s for s in reversed(younger) if s.owned and s.pages)
 

@@ -34,6 +34,7 @@ class Sequence:
     epochs: list[int]
     seen: list[int]  # by model: length of the sequence that each subserver has been sent
     traced: bool
+    rank: int = 0  # lower ones go first; by request where they are equal
     scored: bool = False  # whether the prompt's log probabilities are told from here
     owned: bool = False  # whether this subserver decides the next position
     parked: bool = True  # while away: whether pages are kept for the return
@@ -45,6 +46,11 @@ class Sequence:
     shaper: Shaper | None = None  # where penalties, biases or a grammar are asked for
     admitted_ms: float = 0.0  # on the subserver's clock, at which it was first admitted anywhere
     due_since: float = 0.0  # ms on the subserver's clock at which it came to the gate
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among the requests of a subserver."""
+        return self.rank, self.request
 
     @property
     def start(self) -> int:
@@ -83,6 +89,7 @@ def admitted(message: Admit, model: int, *, eager: bool) -> Sequence:
         epochs=message.epochs,
         seen=[len(tokens)] * len(message.epochs),
         traced=message.traced,
+        rank=message.rank,
         scored=owned and not message.output and message.sampling.prompt_logprobs is not None,
         owned=owned,
         # The last token is left for the hand-off, which needs its logits.

@@ -48,6 +48,9 @@ class Work:
     traced: bool
     echoes: bool  # whether each choice begins with its prompt
     n_top_logprobs: int | None  # None where no log probabilities are asked for
+    priority: int = 0
+    seconds: float | None = None  # that it may take; None is no limit
+    ends: float = 0.0  # when they are over, on the event loop's clock
 
 
 class Limits(NamedTuple):
@@ -90,6 +93,7 @@ def prepare(
         traced=request.traces,
         echoes=request.echoes,
         n_top_logprobs=request.n_top_logprobs,
+        priority=request.priority or 0,
     )
 
 

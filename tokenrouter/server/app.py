@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -48,8 +49,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.exception_handler(ApiError)(_refused)
     app.exception_handler(HTTPException)(_not_routed)
-    if service.api_key is not None:
-        app.add_middleware(KeyCheck, key=service.api_key)
+    _add_layers(app, service)
 
     @app.api_route("/openapi.json", methods=READ)
     async def openapi() -> Response:
@@ -95,6 +95,21 @@ def create_app(service: Service) -> FastAPI:
         return await _answer(_detokenize(service, request))
 
     return app
+
+
+def _add_layers(app: FastAPI, service: Service) -> None:
+    """Put what looks at every request around the app."""
+    if service.api_key is not None:
+        app.add_middleware(KeyCheck, key=service.api_key)
+    if service.cors_origins:
+        # Around the key's check: a browser asks whether it may ask, and does not send the key with that.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id", "retry-after"],
+        )
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -10,6 +10,8 @@
         ├── too_large         413: the body exceeds a limit
         ├── overloaded        429, with Retry-After
         ├── not_ready         503, with Retry-After: loading, draining, or a model is down
+        ├── given_up          503 for good: a model dies again and again
+        ├── timed_out         504: the time that the request had is over
         └── failed            500: the request was right and could not be finished
 
 The lines below the class are functions that make one. A failure in the middle of a stream is the same body as one
@@ -112,6 +114,24 @@ def not_ready(message: str) -> ApiError:
     """Nothing can be served now, but later it can."""
     detail = ErrorDetail(message=message, type="server_error", code="not_ready")
     return ApiError(503, detail, retry_after_s=1)
+
+
+def given_up(message: str) -> ApiError:
+    """Nothing can be served until somebody starts the server again; clients need not try."""
+    error = ApiError(503, ErrorDetail(message=message, type="server_error", code="given_up"))
+    return _not_again(error)
+
+
+def timed_out(seconds: float) -> ApiError:
+    """The time that the request had is over."""
+    message = f"the request was not finished within {seconds:g} s"
+    return _not_again(ApiError(504, ErrorDetail(message=message, type="timeout", code="timeout")))
+
+
+def _not_again(error: ApiError) -> ApiError:
+    """Say what OpenAI's clients look for before they try a 5xx again by themselves."""
+    error.headers["x-should-retry"] = "false"
+    return error
 
 
 def failed(message: str) -> ApiError:

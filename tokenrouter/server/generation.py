@@ -17,7 +17,14 @@ from tokenrouter.runtime.errors import RequestRefused, SubserverLost
 from tokenrouter.runtime.messages import Place, Token
 from tokenrouter.server.admission import Job, Work
 from tokenrouter.server.detokenize import Detokenizer
-from tokenrouter.server.errors import ApiError, bad_request, failed, not_ready, overloaded
+from tokenrouter.server.errors import (
+    ApiError,
+    bad_request,
+    failed,
+    not_ready,
+    overloaded,
+    timed_out,
+)
 from tokenrouter.server.stops import StopMatcher
 from tokenrouter.server.transcript import Shown, Transcript
 
@@ -50,6 +57,7 @@ class Generation:
         """Yield what each token shows, until every choice has finished; raises ApiError."""
         tasks: list[asyncio.Task[None]] = []
         tickets: list[Ticket] = []
+        timer = self._timer(tickets)
         try:
             for choice, job in enumerate(self._work.jobs):
                 scores = job.sampling.prompt_logprobs is not None
@@ -67,11 +75,26 @@ class Generation:
                 left -= progress.shown.finish is not None
                 yield progress
         finally:
+            if timer is not None:
+                timer.cancel()
             for task in tasks:
                 task.cancel()
             for ticket in tickets:
                 self._client.abort(ticket.request)
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _timer(self, tickets: list[Ticket]) -> asyncio.TimerHandle | None:
+        """End all choices when the time of the request is over, also where nobody reads the answer."""
+        seconds = self._work.seconds
+        if seconds is None:
+            return None
+
+        def end() -> None:
+            self._queue.put_nowait(timed_out(seconds))
+            for ticket in tickets:
+                self._client.abort(ticket.request)
+
+        return asyncio.get_running_loop().call_at(self._work.ends, end)
 
     def _submit(self, job: Job) -> Ticket:
         try:
@@ -81,6 +104,7 @@ class Generation:
                 self._work.params,
                 dict(self._work.metadata),
                 traced=self._work.traced,
+                priority=self._work.priority,
             )
         except RequestRefused as error:
             raise _refusal(error) from error

@@ -5,7 +5,8 @@ and `/ready` tell the truth from the first second. The first SIGINT or SIGTERM d
 ones may finish until the deadline, the rest end with an error event. A second one ends everything at once.
 
     TokenRouterError
-    └── CannotListen        the address cannot be bound
+    ├── CannotListen        the address cannot be bound
+    └── CannotEncrypt       certificate and key cannot be used
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import errno
 import ipaddress
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import uvicorn
 
@@ -32,6 +36,37 @@ INTERRUPTED = 130
 
 class CannotListen(TokenRouterError):  # noqa: N818 - reads as what it says
     """The address cannot be bound; the message says why."""
+
+
+class CannotEncrypt(TokenRouterError):  # noqa: N818
+    """A certificate and its key cannot be used; the message says why."""
+
+
+class Tls(NamedTuple):
+    """Files in PEM that a server proves itself with."""
+
+    certificate: Path
+    key: Path | None  # None where the certificate's file holds it
+
+    def check(self) -> None:
+        """Raise CannotEncrypt where the two cannot be used."""
+        for option, file in (("certfile", self.certificate), ("keyfile", self.key)):
+            if file is not None and not file.is_file():
+                raise CannotEncrypt(f"no such file: `{file}`, named by `--ssl-{option}`")
+        try:
+            # Without a password of its own the library would ask the terminal for one.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate, self.key, password=lambda: "")
+        except (ssl.SSLError, OSError) as error:
+            raise CannotEncrypt(self._why(error)) from None
+
+    def _why(self, error: OSError) -> str:
+        key = self.key or self.certificate
+        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+            return f"the key in `{key}` does not belong to the certificate in `{self.certificate}`"
+        if isinstance(error, PermissionError):
+            return f"`{self.certificate}` or `{key}` must not be read by this user"
+        return f"`{self.certificate}` and `{key}` hold no certificate and key in PEM without a password"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -65,10 +100,11 @@ def _why(error: OSError, host: str, port: int) -> str:
             return f"cannot listen at {host}:{port}: {error.strerror}"
 
 
-def url(sock: socket.socket) -> str:
+def url(sock: socket.socket, tls: Tls | None = None) -> str:
     """Return the base URL that a client is given."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}/v1" if ":" in host else f"{scheme}://{host}:{port}/v1"
 
 
 def is_loopback(sock: socket.socket) -> bool:
@@ -103,6 +139,7 @@ async def serve(
     drain_s: float,
     say: Callable[[str], None],
     on_ready: Callable[[], None],
+    tls: Tls | None = None,
     observers: Sequence[Observer] = (),
 ) -> int:
     """Serve until a signal comes, and return the exit status; raises StartFailed."""
@@ -117,6 +154,8 @@ async def serve(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=LAST_BYTES_S,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None or tls.key is None else str(tls.key),
     )
     server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[sock]))

@@ -50,6 +50,7 @@ REFUSALS = {
     "429": "too many requests queue",
     "500": "the request could not be finished",
     "503": "nothing can be served now",
+    "504": "the time that the request had is over",
 }
 
 
@@ -74,6 +75,7 @@ def document() -> dict[str, Any]:
             "/detokenize": {"post": _turns("The text of ids", DetokenizeRequest, Detokenized)},
             "/health": {"get": _tells("Whether the process answers", Health)},
             "/ready": {"get": _ready()},
+            "/metrics": {"get": _metrics()},
         },
         "components": {"schemas": components},
     }
@@ -119,6 +121,13 @@ def _ready() -> dict[str, Any]:
     ready = _tells("Whether requests are taken", Readiness)
     ready["responses"]["503"] = _answer("they are not", Readiness)
     return ready
+
+
+def _metrics() -> dict[str, Any]:
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    answer = {"description": "what is going on, as Prometheus reads it", "content": text}
+    refused = _answer(REFUSALS["401"], ErrorBody)
+    return {"summary": "What is going on", "responses": {"200": answer, "401": refused}}
 
 
 def _answer(description: str, body: type) -> dict[str, Any]:

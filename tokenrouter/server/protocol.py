@@ -28,6 +28,8 @@ MAX_METADATA = 32
 MAX_METADATA_CHARS = 1024
 MAX_TOP_LOGPROBS = 20
 MAX_BIASES = 1024
+MAX_PRIORITY = 1000
+MAX_TIMEOUT_S = 86_400
 SEED_LOW, SEED_HIGH = -(2**63), 2**64 - 1
 
 NO_EFFECT = (
@@ -118,6 +120,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S)] | None = None  # seconds
     route: RouteOptions | None = None
 
     user: str | None = None

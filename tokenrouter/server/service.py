@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -22,7 +22,7 @@ from tokenrouter.server.answer import Answer
 from tokenrouter.server.aside import LARGE, aside
 from tokenrouter.server.counts import Counts
 from tokenrouter.server.detokenize import Detokenizer
-from tokenrouter.server.errors import bad_request, no_such_model, not_ready
+from tokenrouter.server.errors import bad_request, given_up, no_such_model, not_ready
 from tokenrouter.server.generation import Generation
 from tokenrouter.server.guided import guide
 from tokenrouter.server.logprobs import LogprobWriter
@@ -60,6 +60,8 @@ class Service:
     client: Client
     api_key: str | None = None
     body_limit_bytes: int = BODY_LIMIT_BYTES
+    request_timeout_s: float | None = None  # that every request has; None is no limit
+    cors_origins: tuple[str, ...] = ()  # of pages in browsers that may ask here
     created: int = field(default_factory=lambda: int(time.time()))
     draining: bool = False
     counts: Counts = field(default_factory=Counts)
@@ -78,7 +80,7 @@ class Service:
             raise not_ready("the server is shutting down")
         failure = self.client.status().failure
         if failure is not None:
-            raise not_ready(f"{failure}; start the server again")
+            raise given_up(f"{failure}; start the server again")
         if not self.client.ready:
             raise not_ready("the models are not ready yet; /ready tells when they are")
 
@@ -161,7 +163,8 @@ class Service:
             raise bad_request(message, field, "context_length_exceeded")
 
     async def work(self, request: GenerationRequest) -> Work:
-        """Return what a request asks of the runtime."""
+        """Return what a request asks of the runtime; its time runs from now on."""
+        now = asyncio.get_running_loop().time()
         most = _max_tokens(request)
         if isinstance(request, ChatRequest):
             asked = await aside(len(request.messages), turns, request.messages)
@@ -172,9 +175,11 @@ class Service:
             prompts, field = [await self._ids(prompt, most) for prompt in sent], "prompt"
         grammar = await self._grammar(request)
         size = sum(map(len, prompts)) + sum(map(len, request.stops))
-        return await aside(
+        work = await aside(
             size, prepare, self.plan, self.limits, request, prompts, most, field, grammar
         )
+        limits = [s for s in (request.timeout, self.request_timeout_s) if s is not None]
+        return work if not limits else replace(work, seconds=min(limits), ends=now + min(limits))
 
     async def _grammar(self, request: GenerationRequest) -> str:
         """Return the grammar that the answer must follow, compiled once beside the event loop to see that it can be."""
