@@ -1,10 +1,12 @@
 """What is remembered of a policy is what would be found again, wherever the text has moved."""
 
+import gc
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenrouter.compiler.analyse import complete
-from tokenrouter.lsp.book import Book, uri_of
+from tokenrouter.lsp.book import Book, Document, uri_of
 from tokenrouter.lsp.memory import Memory
 from tokenrouter.lsp.problems import find
 
@@ -56,3 +58,17 @@ def test_only_the_policy_that_changed_is_looked_at_again():
         if kept is not before["/nowhere/m.route", name]
     }
     assert changed == {"a"}
+
+
+def test_nothing_is_kept_of_texts_that_were_typed_over():
+    book, memory = Book(), Memory()
+    for n in range(30):
+        changed = document(book, ["\n"] * 6, "entropy < 0", f"entropy < 1.{n}")
+        find(changed, memory)
+    del changed
+    gc.collect()
+
+    live = [o for o in gc.get_objects() if isinstance(o, Document)]
+
+    assert [o.text.count("1.29") for o in live if o.path == "/nowhere/m.route"] == [1]
+    assert len(memory.kept) == 3

@@ -17,6 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the editor says goodbye."""
+    import gc
+
     from tokenrouter.errors import TokenRouterError
 
     try:
@@ -27,5 +29,8 @@ def run(args: argparse.Namespace) -> int:
         raise TokenRouterError(text) from None
     from tokenrouter.lsp.answers import make
 
+    gc.set_threshold(
+        200_000, 50, 50
+    )  # trees hold no cycles, and looking for some takes time with each key
     make().start_io()
     return 0
