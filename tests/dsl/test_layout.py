@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.compiler.plans import plan_of
+from tests.dsl.policies import scattered
 from tokenrouter import cli
+from tokenrouter.compiler.lower import lower
 from tokenrouter.dsl.layout import layout
 from tokenrouter.dsl.load import parse_text
 from tokenrouter.dsl.parse import parse
@@ -34,6 +37,9 @@ objective throughput where speed >= 20 tokens/s
 }
 test "t" for p { at small given entropy = 1.2, token is "x" -> retry longer_name start given prompt_tokens = 3 -> small }
 """
+
+
+SHOWN = (Phase.explicit, Phase.reuse, Phase.generate)  # such texts shrink for many minutes
 
 
 def lay(text):
@@ -67,6 +73,21 @@ def test_any_layout_keeps_every_token_and_comment_and_is_stable(gaps, end):
     assert lay(once) == once
     assert not any(line != line.rstrip() for line in once.splitlines())
     assert "\n\n\n" not in once and "\r" not in once
+
+
+def meaning(text):
+    [policy] = parse_text(text, "p.route").policies
+    return plan_of(lower(policy)).program_hash, policy.tests, policy.claims, policy.comments
+
+
+@settings(deadline=None, max_examples=60, phases=SHOWN)
+@given(scattered())
+def test_laying_out_any_policy_changes_no_meaning_and_loses_no_comment(text):
+    once = lay(text)
+
+    assert pieces(once) == pieces(text)
+    assert lay(once) == once
+    assert meaning(once) == meaning(text)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.route")), ids=lambda p: p.stem)

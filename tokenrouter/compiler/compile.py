@@ -15,6 +15,7 @@ from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.gather import gather, head_digests, placed
 from tokenrouter.compiler.ir import Automaton, ClaimDecl
 from tokenrouter.compiler.lower import lower
+from tokenrouter.compiler.route_text import declared, signal_text, test_text
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import hir
 from tokenrouter.dsl.load import load
@@ -138,9 +139,11 @@ def surface(policy: hir.Policy, auto: Automaton) -> s.Surface:
     """Return what only people need."""
     dropped = {decl.name for decl in auto.unreached}
     return s.Surface(
-        signals=[s.SurfaceSignal(name=d.name, text=d.text) for d in policy.signals],
-        tests=[s.SurfaceTest(name=test.name, text=test.text) for test in policy.tests],
-        unreached=[model.text for model in policy.models if model.name in dropped],
+        signals=[s.SurfaceSignal(name=d.name, text=signal_text(policy, d)) for d in policy.signals],
+        tests=[
+            s.SurfaceTest(name=test.name, text=test_text(policy, test)) for test in policy.tests
+        ],
+        unreached=[declared(policy, model) for model in policy.models if model.name in dropped],
         comments=[s.Comment(anchor=c.anchor, place=c.place, text=c.text) for c in policy.comments],
     )
 

@@ -15,8 +15,12 @@ from tokenrouter.compiler.fold import fold
 from tokenrouter.compiler.lift import NOWHERE
 from tokenrouter.compiler.lower import lower
 from tokenrouter.compiler.passes.enforce import asks
+from tokenrouter.compiler.route_text import model_text
 from tokenrouter.diagnostics import PolicyError
+from tokenrouter.dsl import ast
 from tokenrouter.dsl.load import parse_text
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.source import Source
 from tokenrouter.plan import structs as s
 from tokenrouter.plan.literal import number, quote, value_text
 from tokenrouter.plan.structs import Plan
@@ -85,11 +89,24 @@ def _write(plan: Plan, told: dict[tuple[int, int], str]) -> str:
     page.close("policy")
     for at, test in enumerate(plan.surface.tests):
         page.gap()
-        page.add(test.text, f"test {at}")
+        _test(page, at, test.text)
     # What no line asked for stands at the end rather than nowhere.
     page.lines += [c.text for left in page.comments.values() for c in left]
     page.lines += [c.text for c in last if c.place == "end"]
     return "\n".join(page.lines) + "\n"
+
+
+def _test(page: _Page, at: int, text: str) -> None:
+    """Write a test, each case under its comments."""
+    tree = parse(Source.of("test", f"route 1 {text}"))
+    node = next((item for item in tree.file.items if isinstance(item, ast.Test)), None)
+    if tree.problems or node is None:  # a surface that was edited by hand stays as it is
+        page.add(text, f"test {at}")
+        return
+    page.open(f"test {node.name.text} for {node.policy.text} {{", f"test {at}")
+    for index, case in enumerate(node.cases):
+        page.add(tree.one_line(case.start, case.end), f"case {at} {index}", "  ")
+    page.close(f"test {at}")
 
 
 def _anchor(plan: Plan, anchor: str) -> str:
@@ -104,7 +121,7 @@ def _anchor(plan: Plan, anchor: str) -> str:
 
 def _declarations(plan: Plan, page: _Page) -> None:
     for declared in plan.models:
-        page.add(_model(declared), f"model {declared.name}")
+        page.add(model_text(declared), f"model {declared.name}")
     for text in plan.surface.unreached:
         page.add(text, f"model {text.split()[1]}")
     page.gap()
@@ -127,17 +144,6 @@ def _declarations(plan: Plan, page: _Page) -> None:
         page.add(f"var {var.name}: {var.unit} = {value_text(var.value)}", f"var {var.name}")
     for signal in plan.surface.signals:
         page.add(f"signal {signal.name} = {signal.text}", f"signal {signal.name}")
-
-
-def _model(model: s.Model) -> str:
-    parts = [f"use {quote(model.use)}", f"cost {number(model.cost)}"]
-    if model.dtype != "float32":
-        parts.append(f"dtype {model.dtype}")
-    if model.quantize != "none":
-        parts.append(f"quantize {model.quantize}")
-    if model.tensor_parallel != 1:
-        parts.append(f"tensor_parallel {model.tensor_parallel}")
-    return f"model {model.name} {{ {'  '.join(parts)} }}"
 
 
 def _members(plan: Plan, page: _Page, told: dict[tuple[int, int], str]) -> None:

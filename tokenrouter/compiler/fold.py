@@ -5,6 +5,8 @@ Folding never asks what a signal may be (that is the coverage check's part) and 
 
 from __future__ import annotations
 
+from typing import cast
+
 from tokenrouter.compiler.expr import (
     Arithmetic,
     Comparison,
@@ -15,7 +17,9 @@ from tokenrouter.compiler.expr import (
     Some,
     rewrite,
 )
+from tokenrouter.dsl.units import product, quotient
 from tokenrouter.plan.literal import arithmetic, compare
+from tokenrouter.signals import Unit
 
 TRUE = Lit(True, "bool")
 FALSE = Lit(False, "bool")
@@ -30,7 +34,8 @@ def fold_one(expr: Expr) -> Expr:
     """Return an expression whose operands are folded already, folded itself."""
     match expr:
         case Arithmetic(left=Lit() as left, right=Lit() as right):
-            return Lit(arithmetic(expr.sign, float(left.value), float(right.value)), left.unit)
+            value = arithmetic(expr.sign, float(left.value), float(right.value))
+            return Lit(value, _unit(expr.sign, left.unit, right.unit))
         case Comparison(left=Lit() as left, right=Lit() as right):
             return TRUE if compare(expr.sign, left.value, right.value) else FALSE
         case Negation(of=Lit() as literal):
@@ -43,6 +48,13 @@ def fold_one(expr: Expr) -> Expr:
             return _join(expr, FALSE, TRUE)
         case _:
             return expr
+
+
+def _unit(sign: str, left: str, right: str) -> str:
+    """Return the unit of a folded number: that which the number would have, were it written in its place."""
+    x, y = cast("Unit", left), cast("Unit", right)
+    made = product(x, y) if sign == "*" else quotient(x, y) if sign == "/" else x
+    return left if made is None else made
 
 
 def _join(expr: Every | Some, neutral: Lit, absorbing: Lit) -> Expr:

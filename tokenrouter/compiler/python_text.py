@@ -6,6 +6,7 @@ Comments above declarations come along; whatever the policy's file said about la
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from tokenrouter import lang
@@ -17,11 +18,16 @@ _BINDS = {hir.AnyOf: 1, hir.AllOf: 2, hir.Not: 3, hir.Compare: 4, hir.TokenIn: 4
 
 def python_text(policy: hir.Policy) -> str:
     """Return the text of a Python policy file."""
-    blocks = [list(_declarations(policy)), *map(list, _signals(policy)), list(_policy(policy))]
-    blocks += [list(_test(policy, test)) for test in policy.tests]
+    whole = [comment for comment in policy.comments if comment.anchor == "file"]
+    first = [comment.text for comment in whole if comment.place == "above"]
+    blocks = [first, list(_declarations(policy)), *map(list, _signals(policy))]
+    blocks += [list(_policy(policy))]
+    blocks += [list(_test(policy, at, test)) for at, test in enumerate(policy.tests)]
+    last = [c.text for c in policy.comments if not _has_place(policy, c.anchor)]
+    blocks += [[*last, *(comment.text for comment in whole if comment.place == "end")]]
     body = "\n\n\n".join("\n".join(block) for block in blocks if block)
     # Names that nothing uses would be flagged in any editor.
-    used = sorted(name for name in lang.__all__ if f"{name}(" in body or f"@{name}\n" in body)
+    used = sorted(name for name in lang.__all__ if re.search(rf"\b{name}[(.]|@{name}\n", body))
     return f"from tokenrouter.lang import {', '.join(used)}\n\n{body}\n"
 
 
@@ -29,6 +35,31 @@ def _above(policy: hir.Policy, anchor: str, indent: str = "") -> Iterator[str]:
     for comment in policy.comments:
         if comment.anchor == anchor:
             yield indent + comment.text
+
+
+def _has_place(policy: hir.Policy, anchor: str) -> bool:
+    """Return whether what a comment belongs to is written; it stands at the end of the file otherwise."""
+    kind, _, rest = anchor.partition(" ")
+    match kind:
+        case "file" | "policy" | "claim" | "objective" | "fallback" | "template":
+            return True
+        case "start":
+            return True
+        case "model" | "head" | "param" | "var" | "signal":
+            of = (policy.models, policy.heads, policy.params, policy.vars, policy.signals)
+            return any(rest == item.name for items in of for item in items)
+        case "at" | "rule":
+            model = rest.split()[0]
+            return model == _any(policy) or any(b.rules and b.model == model for b in policy.blocks)
+        case "test" | "case":
+            return int(rest.split()[0]) < len(policy.tests)
+        case _:
+            return False
+
+
+def _any(policy: hir.Policy) -> str:
+    """Return `any` where a block is that of `at any`."""
+    return "any" if any(block.from_any for block in policy.blocks) else ""
 
 
 def _declarations(policy: hir.Policy) -> Iterator[str]:
@@ -69,6 +100,11 @@ def _signals(policy: hir.Policy) -> Iterator[list[str]]:
 
 def _policy(policy: hir.Policy) -> Iterator[str]:
     yield from _above(policy, "policy")
+    if len(policy.start) == 1:
+        yield from _above(policy, "start")
+    claims_ = [f"claim {at}" for at in range(len(policy.claims))]
+    for anchor in (*claims_, "objective", "fallback", "template"):
+        yield from _above(policy, anchor)
     given = []
     if len(policy.start) == 1:
         given.append(f"start={_choice(policy.start[0].go)}")
@@ -98,8 +134,9 @@ def _start(policy: hir.Policy) -> Iterator[str]:
     yield from _above(policy, "start", "    ")
     yield "    @start"
     yield "    def first(request):"
-    for rule in policy.start:
+    for index, rule in enumerate(policy.start):
         indent = "        "
+        yield from _above(policy, f"start rule {index}", indent)
         if rule.when is not None:
             yield f"{indent}if {_expr(rule.when, 'request')}:"
             indent += "    "
@@ -107,12 +144,17 @@ def _start(policy: hir.Policy) -> Iterator[str]:
 
 
 def _block(policy: hir.Policy, block: hir.Block) -> Iterator[str]:
-    yield from _above(policy, f"at {block.model}", "    ")
+    names = [block.model]
+    if block is next((b for b in policy.blocks if b.from_any), None):
+        names.append("any")  # comments on `at any` stand at the first of its blocks
+    for name in names:
+        yield from _above(policy, f"at {name}", "    ")
     yield f"    @at({block.model})"
     yield f"    def {block.model}_step(step):"
     for index, rule in enumerate(block.rules):
         indent = "        "
-        yield from _above(policy, f"rule {block.model} {index}", indent)
+        for name in names:
+            yield from _above(policy, f"rule {name} {index}", indent)
         if rule.when is not None:
             yield f"{indent}if {_expr(rule.when, 'step')}:"
             indent += "    "
@@ -150,14 +192,16 @@ def _choice(go: hir.To | hir.Mix) -> str:
     return "mix({" + ", ".join(f"{model}: {number(w)}" for model, w in go.weights) + "})"
 
 
-def _test(policy: hir.Policy, test: hir.Test) -> Iterator[str]:
+def _test(policy: hir.Policy, at: int, test: hir.Test) -> Iterator[str]:
+    yield from _above(policy, f"test {at}")
     yield "test("
     yield f"    {_quote(test.name)},"
     yield f"    of={_class_name(policy.name)},"
     yield "    cases=["
-    for case in test.cases:
+    for index, case in enumerate(test.cases):
+        yield from _above(policy, f"case {at} {index}", "        ")
         parts = [f"at={case.model}"] if case.model is not None else []
-        given = ", ".join(f"{_key(item.of)}: {_value(item.value)}" for item in case.given)
+        given = ", ".join(map(_given, case.given))
         parts += [f"given={{{given}}}"] if given else []
         choice = case.expect.go
         if case.model is None and isinstance(choice, (hir.To, hir.Mix)):
@@ -169,17 +213,30 @@ def _test(policy: hir.Policy, test: hir.Test) -> Iterator[str]:
     yield ")"
 
 
+def _given(item: hir.Given) -> str:
+    """Return what a case supposes, as an entry of a dict."""
+    match item.of:
+        case hir.TokenIn(texts=(text,)):
+            return f'"token": {_quote(text)}'
+        case hir.ClassIs(name=name):
+            return f'"token_class": "{name}"'
+        case _:
+            return f"{_key(item.of)}: {_value(item.value)}"
+
+
 def _key(of: hir.Expr) -> str:
     """Return what a case supposes something of: a name in quotes, or a call."""
     match of:
-        case hir.SignalRef(args=()) | hir.HeadRef() | hir.ParamRef() | hir.VarRef():
+        case hir.SignalRef(args=()) | hir.HeadRef() | hir.ParamRef() | hir.VarRef() | hir.Derived():
             return f'"{of.name}"'
         case hir.RequestField():
             return f'"request.{of.name}"'
+        case hir.SignalRef(args=(int(n),)):
+            return f'"{of.name}({n})"'
         case hir.SignalRef():
             return f"{of.name}({', '.join(map(str, of.args))})"
         case _:
-            return _expr(of, "step")
+            return _expr(of, "Step")
 
 
 def _quote(text: str) -> str:

@@ -70,7 +70,7 @@ class _Anchors:
 def _on_its_line(tree: Tree, token: int) -> int | None:
     """Return the token before a comment, where it stands on the same line."""
     before = token - 1
-    if before >= 0 and tree.tokens.kinds[before] == "SPACE":
+    while before >= 0 and tree.tokens.kinds[before] == "SPACE":  # a byte-order mark is one too
         if "\n" in tree.tokens.text(before) or "\r" in tree.tokens.text(before):
             return None
         before -= 1
@@ -94,6 +94,8 @@ def _anchors(file: ast.File) -> Iterator[Anchor]:
                 number = tests.get(policy, 0)
                 tests[policy] = number + 1
                 yield Anchor(item.start, item.end, f"test {number}", policy)
+                for i, case in enumerate(item.cases):
+                    yield Anchor(case.start, case.end, f"case {number} {i}", policy)
             case _:
                 kind = type(item).__name__.lower()
                 yield Anchor(item.start, item.end, f"{kind} {snake(item.name.text)}")

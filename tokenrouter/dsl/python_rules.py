@@ -362,7 +362,7 @@ class PythonRules(PythonExpressions):
     def _given(self, key: py.expr, value: py.expr) -> ast.Given:
         start, end = self.range(key)[0], self.range(value)[1]
         if not isinstance(key, py.Constant) or not isinstance(key.value, str):
-            return ast.Given(start, end, self.read(key, ""), self.read(value, ""))
+            return ast.Given(start, end, self.read(key, "Step"), self.read(value, ""))
         name = {"token_class": "class"}.get(key.value, key.value)
         tok = self.tok(key, "NAME", name)
         if name == "class":
@@ -374,6 +374,12 @@ class PythonRules(PythonExpressions):
                 ast.Tok(word.start, word.end, "NAME", word.text[1:-1]),
             )
         of: ast.Expr = ast.Reference(*self.range(key), tok)
+        signal, _, count = name.partition("(")
+        if count.removesuffix(")").isdecimal() and name.endswith(")"):
+            number = ast.Quantity(
+                *self.range(key), self.tok(key, "NUMBER", count.removesuffix(")")), None
+            )
+            of = ast.Call(*self.range(key), self.tok(key, "NAME", signal), (number,))
         if name.startswith("request."):
             of = ast.Field(
                 *self.range(key),
