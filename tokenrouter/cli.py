@@ -14,6 +14,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
@@ -62,8 +63,18 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    """Run one verb and return the exit status; from the command line a defect of ours is told and is status 2."""
+    if argv is not None:
+        return _main(list(argv))
+    try:
+        return _main(sys.argv[1:])
+    except Exception:  # noqa: BLE001 whatever it is, it is ours
+        traceback.print_exc()
+        print("trc: this is a defect of trc itself; the lines above say where", file=sys.stderr)
+        return 2
+
+
+def _main(args: list[str]) -> int:
     if not args:
         print(usage(), file=sys.stderr)
         return 2

@@ -80,6 +80,19 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch):
         cli.main(["made"])
 
 
+def test_a_defect_of_ours_is_no_status_of_a_policy(monkeypatch, capsys):
+    def run(args):
+        raise AssertionError("ours")
+
+    monkeypatch.setattr(cli, "verbs", lambda: ["made"])
+    monkeypatch.setattr(cli, "load", lambda name: verb(run))
+    monkeypatch.setattr("sys.argv", ["trc", "made"])
+
+    assert cli.main() == 2
+    err = capsys.readouterr().err
+    assert "AssertionError: ours" in err and "defect of trc" in err
+
+
 def test_importing_the_package_and_asking_for_help_loads_nothing_heavy():
     code = (
         "import sys, tokenrouter; from tokenrouter import cli; cli.main(['--help']);"

@@ -1,5 +1,6 @@
 """`trc check`: exit status, text, JSON, SARIF, fixes, and how little it imports."""
 
+import io
 import json
 import subprocess
 import sys
@@ -164,12 +165,12 @@ def test_exit_status_tells_clean_errors_and_usage(files, capsys):
 
 @pytest.mark.parametrize("name", ["missing.route", "."])
 def test_a_file_that_cannot_be_read_is_one_line(files, capsys, name):
-    assert cli.main(["check", name]) == 1
+    assert cli.main(["check", name]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(files, capsys):
-    assert cli.main(["check", "missing.route", "bad.route"]) == 1
+    assert cli.main(["check", "missing.route", "bad.route"]) == 2
 
     err = capsys.readouterr().err
     assert "missing.route" in err
@@ -179,8 +180,37 @@ def test_a_file_that_cannot_be_read_hides_no_other(files, capsys):
 def test_bytes_that_are_no_text_are_one_line(files, capsys):
     (files / "b.route").write_bytes(b"route 1\n\xff")
 
-    assert cli.main(["check", "b.route"]) == 1
+    assert cli.main(["check", "b.route"]) == 2
     assert capsys.readouterr().err == "trc check: `b.route` is not UTF-8 text: byte 8 is 0xff\n"
+
+
+def stdin(monkeypatch, data):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def test_the_standard_input_is_checked_like_a_file(files, capsys, monkeypatch):
+    stdin(monkeypatch, BAD.encode())
+    assert cli.main(["check", "-"]) == 1
+    assert "--> <stdin>:3:" in capsys.readouterr().err
+
+    stdin(monkeypatch, b"route 1\n\xff")
+    assert cli.main(["check", "-"]) == 2
+    assert "the standard input is not UTF-8 text: byte 8 is 0xff" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["--fix", "-"], ["--unsafe-fixes", "good.route"]])
+def test_options_that_do_nothing_are_wrong_usage(files, capsys, wrong):
+    assert cli.main(["check", *wrong]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_columns_do_not_count_a_byte_order_mark(files, capsys):
+    (files / "bad.route").write_text("\ufeffroute 2\n", encoding="utf-8")
+
+    assert cli.main(["check", "bad.route"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1].strip() == "--> bad.route:1:7"
+    assert lines[3].index("^") == lines[2].index("2", 3)
 
 
 def test_json_columns_count_code_points_and_utf16_units(files, capsys):

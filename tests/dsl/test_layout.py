@@ -1,5 +1,6 @@
 """`trc fmt` loses nothing, changes no meaning, and has nothing to do the second time."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,19 @@ def test_a_file_is_laid_out_once(messy, capsys):
     assert cli.main(["fmt", "p.route"]) == 0
     assert messy.read_text(encoding="utf-8") == 'route 1\nmodel m { use "x" }\n'
     assert cli.main(["fmt", "--check", "p.route"]) == 0
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_from_being_laid_out(messy, capsys):
+    assert cli.main(["fmt", "missing.route", "p.route"]) == 2
+    assert messy.read_text(encoding="utf-8") == 'route 1\nmodel m { use "x" }\n'
+    assert "cannot read `missing.route`" in capsys.readouterr().err
+
+
+def test_the_standard_input_is_laid_out_to_the_standard_output(messy, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(messy.read_bytes())))
+
+    assert cli.main(["fmt", "-"]) == 0
+    assert capsys.readouterr().out == 'route 1\nmodel m { use "x" }\n'
 
 
 def test_a_file_with_syntax_errors_is_left_alone(messy, capsys):

@@ -49,7 +49,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _files(args: argparse.Namespace) -> int:
     from tokenrouter.dsl.source import SourceError
+    from tokenrouter.errors import UsageError
 
+    if args.unsafe_fixes and not args.fix:
+        raise UsageError("`--unsafe-fixes` goes with `--fix`")
+    if args.fix and "-" in args.files:
+        raise UsageError("`--fix` mends files, and the standard input is none")
     found: dict[Diagnostic, None] = {}  # files may share an import
     texts: dict[str, str] = {}
     unread = False
@@ -63,15 +68,16 @@ def _files(args: argparse.Namespace) -> int:
         found |= dict.fromkeys(resolved.diagnostics)
         texts |= resolved.texts
     _print(list(found), texts, args.format)
-    return 1 if unread or any(d.severity == "error" for d in found) else 0
+    if unread:
+        return 2
+    return int(any(d.severity == "error" for d in found))
 
 
 def _check(file: str, args: argparse.Namespace) -> Resolved:
-    from tokenrouter.dsl.source import read_text
+    from tokenrouter.dsl.source import read_input
 
-    name = "<stdin>" if file == "-" else file
-    text = sys.stdin.read() if file == "-" else read_text(file)
-    if args.fix and file != "-":
+    name, text = read_input(file)
+    if args.fix:
         text = _mend(text, name, unsafe=args.unsafe_fixes)
     return everything(text, name)
 

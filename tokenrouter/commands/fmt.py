@@ -24,31 +24,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Lay out every file; one with syntax errors is left alone."""
-    return max([_file(name, args) for name in args.files])
+    from tokenrouter.dsl.source import SourceError
+
+    status = 0
+    for name in args.files:
+        try:
+            status = max(status, _file(name, args))
+        except SourceError as error:  # the other files are laid out all the same
+            print(f"trc fmt: {error}", file=sys.stderr)
+            status = 2
+    return status
 
 
 def _file(name: str, args: argparse.Namespace) -> int:
     from tokenrouter.dsl.layout import layout
     from tokenrouter.dsl.parse import parse
     from tokenrouter.dsl.render import print_diagnostics
-    from tokenrouter.dsl.source import Source, read_text
+    from tokenrouter.dsl.source import Source, read_input
 
     if name.endswith(".py"):
         print(
             f"trc fmt: `{name}` is Python; lay it out with a formatter of Python", file=sys.stderr
         )
         return 1
-    old = sys.stdin.read() if name == "-" else read_text(name)
-    tree = parse(Source.of("<stdin>" if name == "-" else name, old))
+    shown, old = read_input(name)
+    tree = parse(Source.of(shown, old))
     if tree.problems:
         print_diagnostics(tree.problems, {tree.source.name: old})
         return 1
     new = layout(tree)
     if args.diff:
-        _diff(name, old, new)
+        _diff(shown, old, new)
     if args.check or args.diff:
         if new != old and args.check:
-            print(f"{name}: would change", file=sys.stderr)
+            print(f"{shown}: would change", file=sys.stderr)
         return int(new != old)
     if name == "-":
         sys.stdout.write(new)

@@ -6,6 +6,7 @@ A line ends with a line feed, a carriage return, or both. A byte-order mark at t
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -35,7 +36,8 @@ class Source:
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset, both from 1."""
         line = bisect_right(self.starts, offset)
-        return line, offset - self.starts[line - 1] + 1
+        marked = line == 1 and offset > 0 and self.text.startswith("\ufeff")  # no editor shows it
+        return line, offset - self.starts[line - 1] + 1 - marked
 
     def span(self, start: int, end: int) -> Span:
         """Return the span of a range of offsets."""
@@ -52,15 +54,28 @@ class Source:
         return self.text[start:end].rstrip("\r\n").removeprefix("\ufeff" if number == 1 else "")
 
 
+def read_input(path: str) -> tuple[str, str]:
+    """Return the name and the text of a file, or of the standard input where the path is `-`."""
+    if path != "-":
+        return path, read_text(path)
+    data = sys.stdin.buffer.read()
+    try:
+        return "<stdin>", data.decode()
+    except UnicodeDecodeError as error:
+        raise SourceError(_no_text("the standard input", error)) from None
+
+
+def _no_text(what: str, error: UnicodeDecodeError) -> str:
+    return f"{what} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
+
+
 def read_text(path: str) -> str:
     """Return the text of a file; raises SourceError where it is not UTF-8."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise SourceError(
-            f"`{path}` is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
-        ) from None
+        raise SourceError(_no_text(f"`{path}`", error)) from None
     except OSError as error:
         raise SourceError(
             f"cannot read `{path}`: {(error.strerror or str(error)).lower()}"
