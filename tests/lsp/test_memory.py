@@ -20,7 +20,7 @@ PIECES = [
 ]
 GAPS = st.lists(st.sampled_from([" ", "\n", "\n\n# λ 🙂\n"]), min_size=6, max_size=6)
 CHANGES = st.sampled_from(
-    [("", ""), ("entropy < 0", "entropy < 1"), ("tau: nats = 1", "tau: nats = 2"), ("<= 1%", "<= 2%"), ("stop", "commit")]
+    [("", ""), ("entropy < 0", "entropy < 1"), ("1 in [0, 4]", "-1 in [-4, -1]"), ("<= 1%", "<= 2%"), ("stop", "commit")]
 )  # fmt: skip
 
 
@@ -72,3 +72,12 @@ def test_nothing_is_kept_of_texts_that_were_typed_over():
 
     assert [o.text.count("1.29") for o in live if o.path == "/nowhere/m.route"] == [1]
     assert len(memory.kept) == 3
+
+
+def test_a_declaration_that_changes_what_is_found_is_noticed():
+    book, memory = Book(), Memory()
+    before = find(document(book, ["\n"] * 6, "", ""), memory)
+
+    after = find(document(book, ["\n"] * 6, "1 in [0, 4]", "-1 in [-4, -1]"), memory)
+
+    assert {d.code for d in after} - {d.code for d in before} == {"TR2303"}
