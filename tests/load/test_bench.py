@@ -49,7 +49,7 @@ def test_a_server_is_measured_over_http(server, tmp_path, capsys):
     assert "ping_pong at http" in out and "share of tokens" in out
     assert "routed 2, repeat 2 of 2" in err
     assert plot.read_text().startswith("<svg")
-    server.idle()
+    server.empties()
 
 
 def test_the_prompts_of_a_file_are_sent(server, tmp_path, capsys):

@@ -85,7 +85,7 @@ def test_generated_requests_get_answers_that_the_document_describes(schema, serv
     seen = conform(schema, method, path, 10)
 
     assert seen and max(seen) < 500
-    server.idle()
+    server.empties()
 
 
 @pytest.mark.parametrize(("path", "body"), GOOD, ids=str)
@@ -104,4 +104,4 @@ def test_many_generated_requests_do_too(schema, server, method, path):
     seen = conform(schema, method, path, 300)
 
     assert max(seen) < 500
-    server.idle()
+    server.empties()

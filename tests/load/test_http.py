@@ -62,7 +62,7 @@ def test_64_clients_each_get_their_own_text_while_others_leave(server):
 
     texts, again = asyncio.run(crowd())
 
-    server.idle()
+    server.empties()
     assert texts == again
     assert [texts[at] for at in range(8)] == [alone[tuple(p)] for p in given[:8]]
     assert len(set(texts)) > CLIENTS // 2  # or nobody could have got another's

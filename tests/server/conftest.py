@@ -119,7 +119,7 @@ def server(plan_path):
     """One server for all tests that leave it as they found it."""
     with serving(plan_path, "--dtype", "float64") as running:
         yield running
-        running.idle()
+        running.empties()
         running.signal(signal.SIGTERM)
         assert running.end() == 0
         assert not any("Traceback" in line for line in running.lines)

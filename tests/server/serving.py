@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 import httpx
 
+from tokenrouter.server.scrape import parse
+
 HANG_S = 120
+EMPTY = {
+    (name, model): 0
+    for name in ("kv_cache_usage_ratio", "model_running", "model_pending")
+    for model in ("small", "large")
+}
 TRC = [sys.executable, "-m", "tokenrouter.cli"]
 
 
@@ -39,6 +46,23 @@ class Server:
     def idle(self):
         """Wait until the models hold no request."""
         wait_until(lambda: self.get("/ready").json()["running"] == 0)
+
+    def empties(self):
+        """Wait until nothing is left of any request: every page is free or only cached, and nothing is pending.
+
+        A page that is lost, or a request that is forgotten, hangs here and fails.
+        """
+        self.idle()
+        wait_until(lambda: self.held() == EMPTY)
+
+    def held(self):
+        """Return what each model holds of requests, as `/metrics` tells; without those that do not tell now."""
+        told = parse(self.get("/metrics").text)
+        return {
+            (name, sample.labels["model"]): sample.value
+            for name in ("kv_cache_usage_ratio", "model_running", "model_pending")
+            for sample in told.get(name, ())
+        }
 
     def signal(self, number):
         self.process.send_signal(number)
