@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,6 +54,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="step times and probabilities that `trc profile` measured; a stated machine and assumptions otherwise",
     )
     parser.add_argument(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="MODEL.RULE=SHARE|TRACE",
+        help="share of a model's decisions on which a rule fires, as in small.0=10%% (`start.0` for start rules), "
+        "or a trace of `trc run --trace` to count them in (repeatable); estimates and windows follow",
+    )
+    parser.add_argument(
         "--machine",
         choices=("cpu", "gpu"),
         default="cpu",
@@ -84,8 +93,17 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
     from tokenrouter.dsl.render import print_diagnostics
     from tokenrouter.plan.io import encode, write
 
-    tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget)
+    given, traces = _given(args.assume)
+    tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget, given)
     home = None if args.output is None else Path(args.output).parent
+    if traces:
+        from dataclasses import replace
+
+        from tokenrouter.plan.analyze import read_trace, shares
+
+        plan = compile_resolved(resolved, tuning, home, machine=args.machine).plan
+        lines = [line for trace in traces for line in read_trace(trace, plan)]
+        tuning = replace(tuning, given=shares(plan, lines) | given)
     compiled = compile_resolved(resolved, tuning, home, profile=args.profile, machine=args.machine)
     print_diagnostics(compiled.diagnostics, resolved.texts)
     plan = compiled.plan
@@ -116,6 +134,29 @@ def _sets(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--set {text}: write it as NAME=VALUE")
         out[name.strip()] = value.strip()
     return out
+
+
+def _given(texts: list[str]) -> tuple[dict[str, dict[int, float]], list[str]]:
+    """Return the shares of `--assume` by model and rule, and its traces; raises UsageError."""
+    from tokenrouter.errors import UsageError
+
+    given: dict[str, dict[int, float]] = {}
+    traces = []
+    for text in texts:
+        if "=" not in text:
+            traces.append(text)
+            continue
+        found = re.fullmatch(r"\s*(\w+)\.(\d+)\s*=\s*([\d.eE+-]+)\s*(%?)\s*", text)
+        try:
+            share = float(found[3]) / (100 if found[4] else 1) if found else -1.0
+        except ValueError:
+            share = -1.0
+        if found is None or not 0.0 <= share <= 1.0:
+            raise UsageError(
+                f"--assume {text}: write it as MODEL.RULE=SHARE, as in small.0=10%, or name a trace"
+            )
+        given.setdefault(found[1], {})[int(found[2])] = share
+    return given, traces
 
 
 def _positive(text: str) -> int:

@@ -2,11 +2,12 @@
 
 They feed the estimates and the eager or lazy prefill, never a promise: everything made from them is `expected`, and the
 plan says `assumed`. A profile replaces them. The priors: one step in four is unsure; a request writes 256 tokens; operands
-of `and` and `or` are independent; later rules see what earlier ones left.
+of `and` and `or` are independent; later rules see what earlier ones left. `trc compile --assume` gives some of them other values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from tokenrouter.compiler.expr import (
@@ -26,7 +27,11 @@ from tokenrouter.compiler.expr import (
     TokenIs,
 )
 from tokenrouter.compiler.ir import Automaton, Rule, StartRule
+from tokenrouter.errors import UsageError
 from tokenrouter.profile.priors import MEAN_TOKENS
+
+START = "start"  # stands for the start rules among the models' names
+Given = Mapping[str, Mapping[int, float]]  # by model or START, by rule: share of its decisions
 
 UNSURE = 0.25  # share of steps at which the model is unsure, by whatever measure
 EVENT = 0.05  # share of steps whose candidate is a given word or of a given class
@@ -46,6 +51,41 @@ _DIRECTION = {
     "mass": -1,
     "logprob": -1,
 }
+
+
+def check(auto: Automaton, given: Given) -> None:
+    """Hold what is given to a policy; raises UsageError."""
+    lists = {START: len(auto.start)} | {state.model: len(state.rules) for state in auto.states}
+    for name, shares in given.items():
+        if name not in lists:
+            known = ", ".join(f"`{model}`" for model in lists)
+            raise UsageError(
+                f"--assume {name}: the policy has no model `{name}`; there are {known}"
+            )
+        for rule in shares:
+            if rule >= lists[name]:
+                last = lists[name] - 1
+                have = (
+                    f"rules 0 to {last}, as `trc explain` counts them" if last >= 0 else "no rules"
+                )
+                raise UsageError(f"--assume {name}.{rule}: `{name}` has {have}")
+        total = sum(shares.values())
+        if total > 1.0 + 1e-9:
+            raise UsageError(f"--assume {name}: its shares sum to {total:.4g}, which is above 1")
+        if len(shares) == lists[name] and total < 1.0 - 1e-9:
+            raise UsageError(
+                f"--assume {name}: the shares of all its rules sum to {total:.4g}, not 1"
+            )
+
+
+def with_given(assumed: list[float], given: Mapping[int, float]) -> list[float]:
+    """Return shares with some of them given; the others share the rest in their proportion."""
+    free = [0.0 if rule in given else p for rule, p in enumerate(assumed)]
+    rest, total = max(0.0, 1.0 - sum(given.values())), sum(free)
+    if total == 0.0:  # nothing is assumed of the others, so they are alike
+        free = [0.0 if rule in given else 1.0 for rule in range(len(assumed))]
+        total = sum(free) or 1.0
+    return [given.get(rule, p * rest / total) for rule, p in enumerate(free)]
 
 
 def rule_shares(auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...]) -> list[float]:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from tokenrouter.compiler.assume import rule_shares
+from tokenrouter.compiler.assume import START, Given, rule_shares, with_given
 from tokenrouter.compiler.expr import Lit
 from tokenrouter.compiler.ir import Automaton, Borrow, Mix, Rule, Stop, To
 from tokenrouter.profile.flow import Flow, Step
 from tokenrouter.profile.flow import flow as expected
 from tokenrouter.profile.priors import ASSUMED_STAY, UNTIL_SHARE
 
+NOTHING: Given = {}
 
-def steps(auto: Automaton) -> list[Step]:
-    """Return the ways of all rules with their assumed probabilities."""
+
+def shares(auto: Automaton, given: Given = NOTHING) -> list[list[float]]:
+    """Return by model the share of its decisions on which each rule fires."""
+    return [
+        with_given(rule_shares(auto, state.rules), given.get(state.model, {}))
+        for state in auto.states
+    ]
+
+
+def start_shares(auto: Automaton, given: Given = NOTHING) -> list[float]:
+    """Return the share of the requests on which each start rule fires."""
+    return with_given(rule_shares(auto, auto.start), given.get(START, {}))
+
+
+def steps(auto: Automaton, given: Given = NOTHING) -> list[Step]:
+    """Return the ways of all rules with their assumed or given probabilities."""
     place = {decl.name: at for at, decl in enumerate(auto.models)}
     out: list[Step] = []
+    found = shares(auto, given)
     for at, state in enumerate(auto.states):
-        for rule, p in zip(state.rules, rule_shares(auto, state.rules), strict=True):
+        for rule, p in zip(state.rules, found[at], strict=True):
             out += _ways(rule, at, p, place)
     return out
 
@@ -41,16 +57,16 @@ def _stay(go: Borrow) -> float:
     return max(1.0, most * (1.0 if go.until is None else UNTIL_SHARE))
 
 
-def flow(auto: Automaton) -> Flow:
+def flow(auto: Automaton, given: Given = NOTHING) -> Flow:
     """Return the expected shares, hand-offs and reach of every model."""
-    return expected(steps(auto), _entry(auto))
+    return expected(steps(auto, given), _entry(auto, given))
 
 
-def _entry(auto: Automaton) -> list[float]:
+def _entry(auto: Automaton, given: Given) -> list[float]:
     """Return the distribution of the first decider."""
     place = {decl.name: at for at, decl in enumerate(auto.models)}
     entry = [0.0] * len(auto.models)
-    for rule, p in zip(auto.start, rule_shares(auto, auto.start), strict=True):
+    for rule, p in zip(auto.start, start_shares(auto, given), strict=True):
         parts = rule.go.weights if isinstance(rule.go, Mix) else ((rule.go.model, 1.0),)
         for name, weight in parts:
             entry[place[name]] += p * weight

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tokenrouter.compiler import chain, memory, programs, tasks
-from tokenrouter.compiler.assume import rule_shares
+from tokenrouter.compiler import assume, chain, memory, programs, tasks
 from tokenrouter.compiler.facts import Facts
 from tokenrouter.compiler.ir import Automaton, ModelDecl, targets
 from tokenrouter.plan import structs as s
@@ -27,6 +26,7 @@ class Tuning:
     max_active: int = 64
     max_wait_ms: float | None = None  # None: 50, or longer where the windows need it
     kv_budget: int = memory.BUDGET
+    given: assume.Given = field(default_factory=dict)  # shares of rules, in place of assumed ones
 
 
 def emit(
@@ -39,7 +39,8 @@ def emit(
     digests: dict[str, str],
 ) -> Plan:
     """Return the sealed plan of a checked policy; `facts` by model, `digests` of head files by head."""
-    flow = chain.flow(auto)
+    assume.check(auto, tuning.given)
+    flow = chain.flow(auto, tuning.given)
     prefills = [_prefill(auto, decl, flow.reached[at]) for at, decl in enumerate(auto.models)]
     models = [
         _model(decl, fact, prefill)
@@ -83,7 +84,7 @@ def emit(
         windows=_windows(auto, tuning),
         memory=memory.split(models, tuning.kv_budget, tuning.max_active),
         claims=claims,
-        estimates=_estimates(auto, flow),
+        estimates=_estimates(auto, flow, tuning.given),
         provenance=provenance,
         surface=surface,
     )
@@ -140,19 +141,19 @@ def _windows(auto: Automaton, tuning: Tuning) -> s.Windows:
     )
 
 
-def _estimates(auto: Automaton, flow: Flow) -> s.Estimates:
+def _estimates(auto: Automaton, flow: Flow, given: assume.Given) -> s.Estimates:
     cost = sum(share * decl.cost for share, decl in zip(flow.shares, auto.models, strict=True))
     visits = [
         s.Visit(share=_round(share), handoffs_per_token=_round(handoffs), reached=_round(reached))
         for share, handoffs, reached in zip(flow.shares, flow.handoffs, flow.reached, strict=True)
     ]
-    rules = [[_round(p) for p in rule_shares(auto, state.rules)] for state in auto.states]
+    rules = [[_round(p) for p in row] for row in chain.shares(auto, given)]
     return s.Estimates(
         source="assumed",
         by_model=visits,
         cost_per_token=_round(cost),
         rules=rules,
-        start=[_round(p) for p in rule_shares(auto, auto.start)],
+        start=[_round(p) for p in chain.start_shares(auto, given)],
     )
 
 

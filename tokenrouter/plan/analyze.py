@@ -67,10 +67,7 @@ def read_trace(path: str | Path, plan: Plan) -> list[_Line]:
 def analyze(plan: Plan, lines: list[_Line]) -> str:
     """Return actual figures beside the expected ones."""
     requests = list(_requests(lines))
-    names = {model.name: at for at, model in enumerate(plan.models)}
-    found = fired(
-        plan, [[(names[line.token.model], line.token.rule) for line in one] for one in requests]
-    )
+    found = _fired(plan, requests)
     blocks = [
         _models(plan, requests),
         *(_rules(plan, at, found) for at in range(len(plan.models))),
@@ -78,6 +75,31 @@ def analyze(plan: Plan, lines: list[_Line]) -> str:
         _speed(plan, requests),
     ]
     return "\n\n".join("\n".join(block) for block in map(list, blocks) if block) + "\n"
+
+
+def shares(plan: Plan, lines: list[_Line]) -> dict[str, dict[int, float]]:
+    """Return by model, for those that decided at all, the share of its decisions on which each rule fired."""
+    found = _fired(plan, list(_requests(lines)))
+    out: dict[str, dict[int, float]] = {}
+    for at, model in enumerate(plan.models):
+        n = found.decisions(at)
+        if n:
+            counts = {
+                index: float(found.rules[at, index])
+                for index in range(len(plan.programs[at].rules))
+            }
+            for (where, group), some in found.unsure.items():
+                for index in group if where == at else ():
+                    counts[index] += some / len(group)
+            out[model.name] = {index: count / n for index, count in counts.items()}
+    return out
+
+
+def _fired(plan: Plan, requests: list[list[_Line]]) -> Fired:
+    names = {model.name: at for at, model in enumerate(plan.models)}
+    return fired(
+        plan, [[(names[line.token.model], line.token.rule) for line in one] for one in requests]
+    )
 
 
 def _requests(lines: list[_Line]) -> Iterator[list[_Line]]:
