@@ -69,3 +69,83 @@ def test_the_dispatcher_writes_what_the_engine_writes(path, compiled, bench):
         counts = completion.tokens[-1].state.counts
         assert sample.by_model == {m.name: n for m, n in zip(plan.models, counts, strict=True)}
         assert len(sample.arrivals) == sample.tokens == len(sample.ids)
+        assert (sample.prompt_tokens, sample.ended >= sample.arrivals[-1]) == (len(prompt), True)
+
+
+@pytest.fixture
+def demo(compiled):
+    """A policy with a dial."""
+    return compiled(ROOT / "examples/demo.route")
+
+
+def dispatched(plan, bench, job, servers=None, **ask):
+    tokenizer = TextTokenizer.of(plan, bench.root)
+    models = range(len(plan.models))
+    servers = servers or [Alone(single(plan, model), bench.root) for model in models]
+    return asyncio.run(Dispatcher(plan, tokenizer, servers, Ask(**ask))(job))
+
+
+def test_dials_of_the_run_reach_the_rules(demo, bench):
+    [prompt] = prompts(1, seed=3)
+    job = Job(prompt=prompt, max_tokens=12)
+    engine = Engine(demo, bench.root, dtype="float64")
+    sampling = Sampling(max_tokens=12, ignore_eos=True)
+    shares = []
+
+    for tau in (0.0, 3.0, 11.0):
+        [expected] = engine.generate([prompt], sampling, {"tau": tau})
+        sample = dispatched(demo, bench, job, params={"tau": tau})
+        assert (sample.error, sample.ids) == (None, expected.ids)
+        shares.append(sample.by_model["large"])
+
+    assert shares[0] == 12 and shares[-1] == 0
+
+
+def test_a_prompt_of_text_is_the_prompt_of_its_ids(demo, bench):
+    text = "the sea"
+    ids = TextTokenizer.of(demo, bench.root).encode(text)
+
+    of_text, of_ids = (
+        dispatched(demo, bench, Job(prompt=prompt, max_tokens=4)) for prompt in (text, ids)
+    )
+
+    assert of_text.ids == of_ids.ids and of_text.prompt_tokens == len(ids)
+
+
+def test_a_server_that_fails_ends_the_answer_with_its_words_and_keeps_what_was_written(demo, bench):
+    class Failing(Alone):
+        left = 3
+
+        async def ask(self, path, body):
+            self.left -= 1
+            if self.left < 0:
+                raise BenchError("503: not now")
+            return await super().ask(path, body)
+
+    failing = Failing(single(demo, 0), bench.root)
+
+    sample = dispatched(
+        demo, bench, Job(prompt=[40], max_tokens=9), [failing, failing], params={"tau": 11.0}
+    )
+
+    assert (sample.error, sample.tokens) == ("503: not now", 3)
+
+
+def test_each_position_and_model_draws_anew_and_a_run_again_alike(demo, bench):
+    class Noting(Alone):
+        async def ask(self, path, body):
+            seeds.append(body["seed"])
+            return await super().ask(path, {**body, "temperature": 0})
+
+    def drawn(seed):
+        seeds.clear()
+        servers = [Noting(single(demo, model), bench.root) for model in range(2)]
+        job = Job(prompt=[40], max_tokens=6, seed=seed)
+        dispatched(demo, bench, job, servers, params={"tau": 3.0}, temperature=1.0)
+        return list(seeds)
+
+    seeds = []
+
+    first = drawn(1)
+    assert len(set(first)) == len(first) >= 6
+    assert first == drawn(1) and not set(first) & set(drawn(2))

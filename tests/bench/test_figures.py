@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tokenrouter.bench.figures import Slo, figures, percentile
+from tokenrouter.bench.figures import Slo, figures, percentile, spread, tpot
 from tokenrouter.bench.plot import svg
 from tokenrouter.bench.report import Agreement, Level, Result, Row, ratios
 from tokenrouter.bench.sample import Sample
@@ -62,6 +62,8 @@ def test_a_failed_request_counts_nowhere_but_as_failed():
         (Slo(tpot=149), 1),
         (Slo(ttft=100, tpot=25), 0),
         (Slo(e2e=400), 1),
+        (Slo(e2e=599), 1),
+        (Slo(e2e=601), 2),
     ],
     ids=str,
 )
@@ -75,6 +77,31 @@ def test_a_server_that_tells_nothing_of_routing_has_no_routing_figures():
     run = figures([FIRST, plain])
 
     assert run.handoffs_per_token is None and run.share is None
+
+
+def test_the_whole_time_counts_that_of_failed_requests_too():
+    early = Sample(started=-1.0, ended=-0.5, tokens=9, prompt_tokens=9, error="first")
+    late = Sample(started=1.0, ended=4.0, error="second")
+
+    run = figures([late, FIRST, early, SECOND])
+
+    assert (run.seconds, run.tokens_per_s, run.requests_per_s) == (5.0, 8 / 5, 2 / 5)
+    assert (run.output_tokens, run.prompt_tokens, run.first_error) == (8, 12, "second")
+
+
+def test_a_spread_tells_its_own_percentiles_and_mean():
+    told = spread([each / 1000 for each in [*range(100), 901]])
+
+    assert (told.p50, told.p90, told.p99, told.max) == pytest.approx((50, 90, 99, 901))
+    assert told.mean == pytest.approx((4950 + 901) / 101)
+    assert spread([]) is None
+
+
+def test_two_tokens_are_enough_for_a_time_a_token_and_one_is_not():
+    two = Sample(started=0.0, arrivals=[0.1, 0.4], ended=0.5, tokens=2)
+    one = Sample(started=0.0, arrivals=[0.1], ended=0.5, tokens=1)
+
+    assert (tpot(two), tpot(one)) == (pytest.approx(0.3), None)
 
 
 def test_percentiles_lie_between_neighbours():

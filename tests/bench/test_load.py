@@ -54,6 +54,27 @@ def test_an_open_loop_sends_without_waiting_for_answers():
     assert [sample.ids for sample in samples] == [job.prompt for job in JOBS]
 
 
+def test_an_open_loop_sends_nothing_before_its_time():
+    sent, ticks = [], []
+
+    async def ask(job):
+        sent.append((asyncio.get_running_loop().time(), job.prompt))
+        return Sample(started=0.0)
+
+    async def run():
+        begun = asyncio.get_running_loop().time()
+        await load.opened(ask, JOBS, 400.0, 7, lambda: ticks.append(1))
+        return begun
+
+    begun = asyncio.run(run())
+
+    planned = load.arrivals(len(JOBS), 400.0, 7)
+    assert [prompt for _, prompt in sent] == [job.prompt for job in JOBS]
+    late = [at - begun - due for (at, _), due in zip(sent, planned, strict=True)]
+    assert min(late) > -1e-3  # the loop's clock may be a little coarse
+    assert planned[0] == 0 < planned[1] and len(ticks) == len(JOBS)
+
+
 def test_arrivals_are_poisson_and_seeded():
     times = load.arrivals(4000, 20.0, 1)
     gaps = [b - a for a, b in itertools.pairwise(times)]
