@@ -1,5 +1,6 @@
 """What a server logs, over HTTP: an id on every answer, one line a request, one format for all processes, and no prompts."""
 
+import contextlib
 import json
 import logging
 import os
@@ -245,3 +246,16 @@ def test_what_a_subserver_logged_is_passed_on_and_what_a_library_printed_is_wrap
     assert (wrapped.message, wrapped.fields) == ("terminate called", {"process": "small"})
     assert (message_of(logged), message_of("plain\n")) == ("loaded", "plain")
     assert told(a=1) == {"fields": {"a": 1}}
+
+
+def test_a_line_that_nobody_reads_any_more_stops_nothing(monkeypatch):
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w", buffering=1) as closed:
+        monkeypatch.setattr("sys.stderr", closed)
+        relay("small", "\x1eloaded")
+        with pytest.raises(BrokenPipeError):
+            closed.write("the pipe is closed indeed\n")
+        monkeypatch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            closed.close()

@@ -8,6 +8,7 @@ INVARIANT: a record is one line, whatever a client put into it; only a traceback
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -114,8 +115,9 @@ def configure(
 def relay(process: str, line: str) -> None:
     """Write a line that a subserver has written: as it is where it was logged, else as a warning of that process."""
     if line.startswith(MARK):
-        sys.stderr.write(line.removeprefix(MARK) + "\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            sys.stderr.write(line.removeprefix(MARK) + "\n")
+            sys.stderr.flush()
     elif line.strip():
         _raw.warning("%s", line.rstrip(), extra=told(process=process))
 
