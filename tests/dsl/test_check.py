@@ -212,6 +212,10 @@ def test_columns_do_not_count_a_byte_order_mark(files, capsys):
     assert lines[1].strip() == "--> bad.route:1:7"
     assert lines[3].index("^") == lines[2].index("2", 3)
 
+    cli.main(["check", "--format", "json", "bad.route"])
+    start = json.loads(capsys.readouterr().out)[0]["span"]["start"]
+    assert (start["offset"], start["column"], start["utf16_column"]) == (7, 7, 7)
+
 
 def test_json_columns_count_code_points_and_utf16_units(files, capsys):
     cli.main(["check", "--format", "json", "bad.route"])

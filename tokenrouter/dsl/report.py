@@ -53,6 +53,7 @@ def _place(offset: int, line: int, column: int, source: Source | None) -> Json:
     utf16 = column
     if source is not None and line <= len(source.starts):
         before = source.text[source.starts[line - 1] : offset]
+        before = before.removeprefix("\ufeff" if line == 1 else "")
         utf16 = len(before.encode("utf-16-le")) // 2 + 1
     return {"offset": offset, "line": line, "column": column, "utf16_column": utf16}
 

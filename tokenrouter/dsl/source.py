@@ -36,14 +36,19 @@ class Source:
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset, both from 1."""
         line = bisect_right(self.starts, offset)
-        marked = line == 1 and offset > 0 and self.text.startswith("\ufeff")  # no editor shows it
-        return line, offset - self.starts[line - 1] + 1 - marked
+        return line, offset - self.starts[line - 1] + 1
 
     def span(self, start: int, end: int) -> Span:
         """Return the span of a range of offsets."""
-        line, column = self.place(start)
-        end_line, end_column = self.place(end)
+        line, column = self._shown(start)
+        end_line, end_column = self._shown(end)
         return Span(start, end, line, column, end_line, end_column, self.name)
+
+    def _shown(self, offset: int) -> tuple[int, int]:
+        """Return the place of an offset as an editor shows it, which is without a byte-order mark."""
+        line, column = self.place(offset)
+        marked = line == 1 and offset > 0 and self.text.startswith("\ufeff")
+        return line, column - marked
 
     def line(self, number: int) -> str:
         """Return a line without its end; '' past the last."""
