@@ -8,6 +8,7 @@ import pytest
 from tests.compiler.irs import COMMIT, automaton, both, cmp, either, num, param, plus, retry, then
 from tokenrouter.compiler import programs
 from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf
+from tokenrouter.compiler.laws import Range, no_maxprob
 from tokenrouter.compiler.liveness import alive
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.plan import structs as s
@@ -84,6 +85,21 @@ def guard(rng, depth=2):
     if rng.random() < 0.2:
         left = plus(left, num(constant(rng, left)))
     return cmp(left, rng.choice(["<", "<=", ">", ">="]), right)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_real_step_shows_is_never_said_to_leave_no_maxprob(seed):
+    draws, rng = np.random.default_rng(seed), random.Random(seed)
+    shown = [SignalOf(name) for name in ("entropy", "margin", "logprob")]
+    shown += [SignalOf("mass", (k,)) for k in (1, 2, 3, 5, V)]
+    for _ in range(400):
+        step = Step(draws)
+        known = []
+        for term in rng.sample(shown, rng.randrange(2, len(shown))):
+            value = step(s.Signal(name=term.name, args=list(term.args)))
+            wide = rng.choice([0.0, 0.0, 0.1, 10.0])  # guards say as much as this, or less
+            known.append((term, Range(value - wide, value + rng.choice([0.0, wide]))))
+        assert no_maxprob(V, known) is None, known
 
 
 @pytest.mark.parametrize("seed", range(25))
