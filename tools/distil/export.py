@@ -3,7 +3,7 @@
 Names and shapes are those of a Hugging Face Llama; `NAME.weight_scale` belongs to `NAME.weight`, and
 the product is the weight. The embedding, which is also the head, stays with the teacher.
 
-    python tools/distil/export.py --weights RUN/student.safetensors --layers 0 1 2 27 28 29 --out DIR
+    python tools/distil/export.py --weights RUN/student.safetensors --layers 0 1 2 26 27 28 29 --out DIR
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--held", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 27, 28, 29])
+    parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 26, 27, 28, 29])
     parser.add_argument("--resume", type=Path, help="weights of an earlier run to start from")
     parser.add_argument(
         "--resume-layers", type=int, nargs="+", help="its layers, where they differ"
