@@ -125,8 +125,51 @@ def test_a_stop_string_ends_the_text(plan_path, answered):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "pattern"),
+    [
+        ("--regex", None, "(yes|no)!"),
+        ("--grammar", 'start: "<" /[ab]{2}/ ">"', "<[ab]{2}>"),
+        ("--json-schema", '{"enum": ["ship", "sea"]}', '"(ship|sea)"'),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_an_answer_follows_what_it_is_told_to_follow(tmp_path, plan_path, name, text, pattern):
+    file = tmp_path / "wanted"
+    file.write_text(text or "")
+    value = file if text else pattern
+
+    done = trc(plan_path, "--prompt", "x", "--temperature", "1", "--json", name, value)
+
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert re.fullmatch(pattern, result["text"]) and result["finish_reason"] == "stop"
+
+
+def test_penalties_and_what_goes_with_them_are_those_of_a_request(plan_path, client):
+    given = {"temperature": 1, "seed": 7, "max_tokens": 24, "presence_penalty": 1.5}
+    body = {"ignore_eos": True, "repetition_penalty": 1.4}
+    options = ("--presence-penalty", 1.5, "--frequency-penalty", -0.5, "--ignore-eos")
+
+    done = trc(
+        plan_path, "--prompt", "The sea", *SAMPLED, *options, "--repetition-penalty", 1.4, "--json"
+    )
+    served = client.completions.create(
+        model="ping_pong", prompt="The sea", frequency_penalty=-0.5, extra_body=body, **given
+    )
+
+    result = json.loads(done.stdout)
+    assert (result["text"], result["route"]) == (served.choices[0].text, served.choices[0].route)
+    assert result["usage"]["completion_tokens"] == 24
+
+
+@pytest.mark.parametrize(
     ("args", "says"),
     [
+        (("--prompt", "x", "--regex", "("), "`regex`: "),
+        (("--prompt", "x", "--regex", "a", "--ignore-eos"), "exclude each other"),
+        (("--prompt", "x", "--json-schema", __file__), "is no JSON"),
+        (("--prompt", "x", "--grammar", "/nowhere.lark"), "/nowhere.lark"),
+        (("--prompt", "x", "--presence-penalty", "3"), "`presence_penalty`: expected"),
         (("--prompt", "", "--raw"), "the prompt is empty"),
         (("--prompt", "x " * 9000, "--raw"), "the context holds"),
         (("--prompt", "x", "--temperature", "-1"), "`temperature`: expected `float` >= 0.0"),

@@ -42,11 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--temperature", type=number, default=0.0, metavar="T", help="0 is greedy (%(default)g)"
     )
-    parser.add_argument("--top-p", type=number, metavar="P")
-    parser.add_argument("--top-k", type=int, metavar="K")
-    parser.add_argument("--min-p", type=number, metavar="P")
-    parser.add_argument("--seed", type=int, metavar="N")
-    parser.add_argument("--stop", action="append", metavar="TEXT", help="may be given repeatedly")
+    _configure_choice(parser)
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a dial of the policy"
     )
@@ -66,6 +62,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--allow-python", action="store_true", help="let the plan's Python heads run their code"
     )
     parser.add_argument("--threads", type=threads, metavar="N", help="a share of the cores")
+
+
+def _configure_choice(parser: argparse.ArgumentParser) -> None:
+    """Declare what else a request may say of the choice, under the names that it has over HTTP."""
+    choice = parser.add_argument_group(
+        "the choice of tokens", "as the request fields of these names"
+    )
+    choice.add_argument("--top-p", type=number, metavar="P", help="above 0, to 1; 1 is off")
+    choice.add_argument("--top-k", type=int, metavar="K", help="-1 and 0 are off")
+    choice.add_argument("--min-p", type=number, metavar="P", help="0 to 1; 0 is off")
+    choice.add_argument("--seed", type=int, metavar="N", help="64 bits; drawn unless given")
+    choice.add_argument(
+        "--stop", action="append", metavar="TEXT", help="ends the answer; repeatable"
+    )
+    choice.add_argument("--presence-penalty", type=number, metavar="X", help="-2 to 2; 0 is off")
+    choice.add_argument("--frequency-penalty", type=number, metavar="X", help="-2 to 2; 0 is off")
+    choice.add_argument(
+        "--repetition-penalty", type=number, metavar="X", help="above 0, to 10; 1 is off"
+    )
+    choice.add_argument(
+        "--ignore-eos", action="store_true", help="go on after an end of sequence, to --max-tokens"
+    )
+    form = choice.add_mutually_exclusive_group()
+    form.add_argument("--json-object", action="store_true", help="the answer is a JSON object")
+    form.add_argument(
+        "--json-schema", type=Path, metavar="FILE", help="the answer is JSON that the schema allows"
+    )
+    form.add_argument("--regex", metavar="TEXT", help="the whole answer matches it")
+    form.add_argument(
+        "--grammar", type=Path, metavar="FILE", help="in llguidance's dialect of Lark"
+    )
 
 
 def number(text: str) -> float:
@@ -142,6 +169,13 @@ def _request(args: argparse.Namespace, prompt: str) -> ChatRequest | CompletionR
         "min_p": args.min_p,
         "seed": args.seed,
         "stop": args.stop,
+        "presence_penalty": args.presence_penalty,
+        "frequency_penalty": args.frequency_penalty,
+        "repetition_penalty": args.repetition_penalty,
+        "ignore_eos": args.ignore_eos,
+        "response_format": _format(args),
+        "regex": args.regex,
+        "grammar": None if args.grammar is None else _text(args.grammar),
         "route": {
             "params": dict(_setting(text) for text in args.set),
             "trace": args.trace is not None,
@@ -151,6 +185,28 @@ def _request(args: argparse.Namespace, prompt: str) -> ChatRequest | CompletionR
         return read(msgspec.json.encode({**fields, "prompt": prompt}), CompletionRequest)
     turn = {"role": "user", "content": prompt}
     return read(msgspec.json.encode({**fields, "messages": [turn]}), ChatRequest)
+
+
+def _format(args: argparse.Namespace) -> dict[str, object] | None:
+    """Return the `response_format` that the options ask for."""
+    if args.json_object:
+        return {"type": "json_object"}
+    if args.json_schema is None:
+        return None
+    import json
+
+    try:
+        schema = json.loads(_text(args.json_schema))
+    except (ValueError, RecursionError) as error:
+        raise WrongInput(f"`{args.json_schema}` is no JSON: {error}") from None
+    return {"type": "json_schema", "json_schema": {"name": args.json_schema.stem, "schema": schema}}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeError:
+        raise WrongInput(f"`{path}` is not valid UTF-8") from None
 
 
 def _setting(text: str) -> tuple[str, float | bool]:

@@ -14,10 +14,13 @@ from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused
+from tokenrouter.runtime.grammar import GrammarError, Grammars
 from tokenrouter.runtime.heads import refuse_python
 from tokenrouter.runtime.settings import WindowMode
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.detokenize import Detokenizer
+from tokenrouter.server.errors import bad_request
+from tokenrouter.server.guided import guide
 from tokenrouter.server.protocol import ChatRequest, CompletionRequest, turns
 from tokenrouter.server.stops import StopMatcher
 from tokenrouter.server.transcript import Shown, Transcript
@@ -77,7 +80,8 @@ def begin(
     else:
         prompt, field = tokenizer.encode(str(request.prompt)), "prompt"
     # All that can be refused is, before the weights are read.
-    work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field)
+    grammar = _grammar(plan, tokenizer, request)
+    work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field, grammar)
     torch.set_num_threads(threads or share_of_cores(len(plan.models)))
     engine = Engine(
         plan,
@@ -90,6 +94,20 @@ def begin(
     hidden = tokenizer.special_ids | set(plan.tokenizer.eos_ids)
     detokenizer = Detokenizer(tokenizer.id_to_bytes, hidden)
     return Alone(work, Transcript(detokenizer, StopMatcher(work.stops)), engine)
+
+
+def _grammar(plan: Plan, tokenizer: TextTokenizer, request: ChatRequest | CompletionRequest) -> str:
+    """Return the grammar that the answer must follow, compiled once to see that it can be; raises TokenRouterError."""
+    asked = guide(request)
+    if asked is None:
+        return ""
+    grammars = Grammars(lambda: tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids)
+    try:
+        spelled = asked.spell(asked.text)
+        grammars.check(spelled)
+    except GrammarError as error:
+        raise bad_request(f"`{asked.field}`: {error}", asked.field) from error
+    return spelled
 
 
 def share_of_cores(n_models: int) -> int:
