@@ -140,6 +140,19 @@ def test_a_ratio_is_of_medians_and_above_one_where_the_routed_side_is_better():
     assert ratio.tpot == pytest.approx(1000 / ((150 + 25) / 2))
 
 
+def test_a_median_is_that_of_the_repeats_whatever_the_others_are():
+    runs = [
+        figures([each])
+        for each in (FIRST, SECOND, Sample(ended=1.0, tokens=100, arrivals=[1.0], started=0.0))
+    ]
+    row = Row(side="routed", level=Level(rate=2.0), runs=runs)
+
+    told = row.of(lambda run: run.tokens_per_s)
+
+    assert (told.low, told.median, told.high) == pytest.approx((5.0, 7.5, 100.0))
+    assert row.of(lambda run: run.handoffs_per_token) is None
+
+
 def test_the_table_tells_failures_ratios_and_agreement(golden):
     golden(table(result()))
 
