@@ -40,7 +40,8 @@ def as_shown(shown, came, numbers):
     pattern = re.escape(shown.rstrip("\n") + "\n")
     pattern = re.sub(r"^\\\.\\\.\\\.\n", r"(?s:.*\\n)?", pattern.replace("\\\n", "\n"), flags=re.M)
     if numbers:
-        pattern = re.sub(r"\d+(?:\\\.\d+)*", r"[\\d.]+", pattern)
+        pattern = re.sub(r"\b[0-9a-f]{16}\b", r"\\w{16}", pattern)  # hashes of the pair's weights
+        pattern = re.sub(r"(?<![{\d])\d+(?:\\\.\d+)*", r"[\\d.]+", pattern)
         pattern = re.sub(r"(?:\\ )+", r" +", pattern)
     return re.fullmatch(pattern, came.rstrip("\n") + "\n") is not None
 

@@ -83,6 +83,8 @@ def _direction(fact: Fact) -> str:
         old, new = (float(value.split()[0]) for value in (fact.old, fact.new))
     except ValueError:
         return ""
+    if fact.old.split()[1:] != fact.new.split()[1:]:
+        return ""  # of two units neither is more
     return " (up)" if new > old else " (down)"
 
 
