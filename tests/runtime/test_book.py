@@ -15,6 +15,7 @@ from tokenrouter.runtime.messages import (
     Ready,
     RouteState,
     Sampling,
+    Scores,
     Token,
 )
 
@@ -192,3 +193,14 @@ def test_a_dial_is_set_for_one_request():
     made.submit([1], TEN)
 
     assert [m.params for to, m in told(sent, Admit) if to == 0] == [[0.25], [1.5]]
+
+
+def test_scores_beyond_the_prompt_change_nothing():
+    made, _ = book()
+    asks = Sampling(max_tokens=10, prompt_logprobs=0)
+    entry = made.submit([1, 2, 3], asks)
+
+    made.commits(Scores(request=entry.wire, start=2, places=[(-1.0, []), (-1.0, [])]))
+    made.commits(Scores(request=entry.wire, start=9, places=[(-1.0, [])]))
+
+    assert entry.places == [None, None]
