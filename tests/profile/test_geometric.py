@@ -37,6 +37,15 @@ def test_lengths_of_two_kinds_are_suspicious():
     assert verdict.tail < 1e-9
 
 
+def test_the_fitted_mean_takes_a_degree_of_freedom_and_so_does_the_total():
+    # Four pools, of 34.1, 15.9, 7.4 and, with all that is longer, 6.5 expected.
+    verdict = looks_geometric([32, 16, 8, 8])
+
+    assert verdict.degrees == 2
+    by_hand = ((32 - 34.13) ** 2 / 34.13, (16 - 15.93) ** 2 / 15.93, (8 - 7.43) ** 2 / 7.43)
+    assert verdict.chi_square == pytest.approx(sum(by_hand) + (8 - 6.51) ** 2 / 6.51, abs=0.01)
+
+
 def test_too_few_runs_say_nothing():
     assert looks_geometric([]).tail is None
     assert looks_geometric([3, 1]).degrees == 0

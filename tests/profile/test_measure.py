@@ -12,7 +12,7 @@ from tests.runtime import toy
 from tokenrouter import cli
 from tokenrouter.plan.io import read
 from tokenrouter.profile import io
-from tokenrouter.runtime.counting import count, unread
+from tokenrouter.runtime.counting import count, stay_lengths, unread
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
@@ -72,6 +72,19 @@ def test_a_request_comes_back_with_as_many_tokens_as_it_was_away_for(name, unsee
     # Nine of others and its own where that was kept; a request that stayed brings one.
     assert set().union(*sizes) == {1, unseen}
     assert sum(n for size, n in sizes.items() if unseen in size) >= 40
+
+
+def test_a_stay_that_the_end_of_a_request_cut_short_has_no_length():
+    def token(model, owner, *, home=None, rule=None, finish=None):
+        state = SimpleNamespace(owner=owner, home=home)
+        return SimpleNamespace(model=model, rule=rule, finish=finish, state=state)
+
+    begins = token(0, 1, home=0, rule=0)
+    whole = [begins, token(1, 1, home=0), token(1, 0)]
+    cut = [begins, token(1, 1, home=0), token(1, 0, finish="length")]
+
+    assert stay_lengths([SimpleNamespace(tokens=whole)]) == {(0, 1): Counter({2: 1})}
+    assert stay_lengths([SimpleNamespace(tokens=cut)]) == {}
 
 
 def test_what_was_written_elsewhere_between_two_tokens_of_a_model_is_what_it_must_read():

@@ -184,6 +184,19 @@ def test_counts_outweigh_what_is_assumed_and_leave_it_possible():
     assert system.mean_output_tokens == pytest.approx((1000 + 256) / (4 + 1))
 
 
+def test_requests_that_a_rule_stopped_are_no_ends_by_themselves():
+    policy = automaton(
+        ("small", (chance(0.1), STOP), (None, then("large"))), ("large", (None, COMMIT))
+    )
+    plan = plan_of(policy)
+    moves = ((0, 0, True, None, 3), (0, 1, True, 1, 30), (1, 0, True, 1, 300))
+
+    system = of_profile(plan, profile_of(plan, moves=moves))
+
+    # Four ended, three of them by the rule, whose way is in P already.
+    assert system.mean_output_tokens == pytest.approx((1000 + 256) / (1 + 1))
+
+
 def test_measured_steps_are_joined_by_lines_that_go_on():
     plan = plan_of(r_stitch(), max_active=8)
 

@@ -73,6 +73,19 @@ def test_the_numbers_come_out_as_they_were_counted():
     assert spec.step_ms[0] == pytest.approx([2, 3, 4, 5, 6, 7, 8, 9])
 
 
+def test_dropped_candidates_commit_nothing():
+    plan = coin(max_active=4)
+    small = tally(0, there=0.25)
+    moves = [
+        msgspec.structs.replace(move, kept=0 if move.target == 1 else move.n // 3)
+        for move in small.moves
+    ]
+
+    spec = problem(plan, estimate(plan, msgspec.structs.replace(small, moves=moves), tally(1))).spec
+
+    assert spec.c == [[pytest.approx(1 / 3), 0.0], [1.0, 1.0]]
+
+
 def test_the_plans_curve_is_scaled_by_what_was_measured():
     plan = coin(max_active=4)
     system = System(

@@ -63,3 +63,17 @@ def test_batches_split_by_the_rows_of_p():
     for count, share in zip(k, p[0], strict=True):
         assert count.mean() == pytest.approx(8 * share, abs=4.5 * (8 * 0.25 / 4000) ** 0.5)
         assert count.var() == pytest.approx(8 * share * (1 - share), rel=0.15)
+
+
+@pytest.mark.parametrize("p", [[[0.4, 0.6], [0.4, 0.6]], [[1.0, 0.0], [1.0, 0.0]]], ids=str)
+def test_nobody_is_lost_where_two_stations_that_finish_together_have_one_target(p):
+    # Two stations of one model, whose rows are alike, so that they are drawn as one group.
+    steps = {"step_ms": [1.0], "model_of": [0, 0], "c": [[1, 1]] * 2, "entry": [0.5, 0.5]}
+    system = build(pair(9, p=p, **steps))
+    router = Router(system, np.arange(200), seed=2)
+    k = np.zeros((2, 200), dtype=np.int64)
+    done = np.array([[4], [5]]) * np.ones((1, 200), dtype=np.int64)
+
+    router.route(k, done, np.ones((1, 200), dtype=np.bool_))
+
+    assert (k.sum(axis=0) == 9).all()

@@ -21,6 +21,7 @@ _SCALARS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")  # of a string
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,27 @@ class _Reader:
             raise IndexError(size)
         return self.data[begin : self.at].decode("utf-8")
 
+    def strings(self, n: int) -> list[str]:
+        """Read strings as `string` does, without a call for each: a vocabulary has a hundred thousand."""
+        data, at, length, out = self.data, self.at, _LENGTH.unpack_from, []
+        for _ in range(n):
+            begin = at + 8
+            at = begin + length(data, at)[0]
+            if at > len(data):
+                raise IndexError(at)
+            out.append(data[begin:at].decode("utf-8"))
+        self.at = at
+        return out
+
     def value(self, kind: int) -> Any:
         if kind == _STRING:
             return self.string()
         if kind != _ARRAY:
             return self.scalar(_SCALARS[kind])
         inner, n = self.scalar("I"), self.scalar("Q")
-        if inner in (_STRING, _ARRAY):
+        if inner == _STRING:
+            return self.strings(n)
+        if inner == _ARRAY:
             return [self.value(inner) for _ in range(n)]
         dtype = np.dtype(
             "<" + {"B": "u1", "b": "i1", "?": "?"}.get(_SCALARS[inner], _SCALARS[inner])

@@ -146,7 +146,7 @@ def printable_bytes() -> dict[str, int]:
 def _byte_level(text: str) -> bytes:
     table = printable_bytes()
     try:
-        return bytes(table[character] for character in text)
+        return bytes(map(table.__getitem__, text))
     except KeyError:
         return text.encode()
 

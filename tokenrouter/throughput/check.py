@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from tokenrouter.throughput.spec import BusyRates, Spec, SpecError, Speed
 
@@ -205,28 +203,30 @@ def entry(spec: Spec) -> npt.NDArray[np.float64]:
 
 def closed_sets(p: npt.NDArray[np.float64]) -> list[list[int]]:
     """Return the sets of stations that are never left once entered, each strongly connected."""
-    _, label = connected_components(csr_array(p > 0), directed=True, connection="strong")
-    leaves = {int(label[s]) for s, j in np.argwhere(p > 0) if label[s] != label[j]}
-    return [
-        np.flatnonzero(label == part).tolist()
-        for part in range(label.max() + 1)
-        if part not in leaves
-    ]
+    to = reached(p)
+    # Everything that can be reached from a station of a closed set leads back to it.
+    closed = [s for s in range(len(p)) if to[np.flatnonzero(to[s]), s].all()]
+    return [np.flatnonzero(to[s]).tolist() for s in closed if s == int(np.flatnonzero(to[s])[0])]
+
+
+def reached(p: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return whether j can be reached from s, [s, j], in any number of steps; every station reaches itself."""
+    to = (p > 0) | np.eye(len(p), dtype=np.bool_)
+    for _ in range(len(p).bit_length()):  # each turn doubles the steps
+        to = np.asarray(to.astype(np.float32) @ to.astype(np.float32) > 0)
+    return to
 
 
 def _check_reach(spec: Spec) -> None:
     p = restarts(spec)
     model_of = spec.model_of or list(range(len(spec.step_ms)))
-    graph = csr_array(p > 0)
-    reached: set[int] = set()
-    for station in np.flatnonzero(entry(spec) > 0):
-        reached |= set(breadth_first_order(graph, station, return_predecessors=False).tolist())
+    come = set(np.flatnonzero(reached(p)[entry(spec) > 0].any(axis=0)).tolist())
     for model in range(len(spec.step_ms)):
         _need(
-            any(model_of[s] == model for s in reached),
+            any(model_of[s] == model for s in come),
             f"model {model} cannot be reached from the entry; give a way there in `p`, or leave it out",
         )
-    closed = [part for part in closed_sets(p) if part[0] in reached]
+    closed = [part for part in closed_sets(p) if part[0] in come]
     if len(closed) > 1:
         names = " or ".join(
             "{" + ", ".join(str(m) for m in sorted({model_of[s] for s in part})) + "}"

@@ -33,8 +33,6 @@ MOST_EXACT = 60  # vectors that are solved exactly
 MOST_ASKED = 3_000  # where only the exact solver was asked for
 EXACT_STATES = 1_500  # of the chain without windows, for which that is quicker than a contest
 LEADERS = 2  # whose neighbours are tried
-MOST_WARM_UP = 600  # events, in the last round of a contest
-EARLY_WARM_UP = 200  # events, in the rounds before it, which only drop the worst
 
 
 class Round(NamedTuple):
@@ -44,18 +42,23 @@ class Round(NamedTuple):
     events: int
     ratio: float | None  # to the neighbours that join for the next round; None: none join
     kept: int  # survivors
+    warm_up: int = 200  # events at most that are not counted; few where only the worst are dropped
 
 
 ROUNDS = (
     Round(8, 300, 2**0.5, 8),
     Round(16, 300, 2**0.25, 8),
     Round(32, 400, 2**0.125, 6),
-    Round(64, 500, None, 6),
+    Round(64, 500, None, 6, 600),
 )
 QUICK = (
     Round(8, 200, 2**0.5, 6),
     Round(16, 250, 2**0.25, 6),
-    Round(48, 400, None, 6),
+    Round(48, 400, None, 6, 600),
+)
+QUICK_PHASES = (  # an event of a system with phases takes several times as long
+    Round(6, 150, 2**0.5, 6, 150),
+    Round(24, 250, None, 5, 400),
 )
 
 
@@ -127,7 +130,7 @@ def _contests(
     if not counts:
         return []
     running = [grid(n, system.n_models) for n in counts]
-    warm_up = min(sampled.warm_up_events(system), MOST_WARM_UP)
+    warm_up = sampled.warm_up_events(system)
     winners: list[Solution] = []
     for at, size in enumerate(rounds):
         jobs = [Job(n, b) for n, each in zip(counts, running, strict=True) for b in each]
@@ -137,7 +140,7 @@ def _contests(
             jobs,
             copies=size.copies,
             events=size.events,
-            warm_up=warm_up if last else min(warm_up, EARLY_WARM_UP),
+            warm_up=min(warm_up, size.warm_up),
             seed=sampled.SEED + at,
         )
         first = 0

@@ -13,8 +13,6 @@ import numpy as np
 
 from tokenrouter.throughput import cache
 from tokenrouter.throughput.check import check
-from tokenrouter.throughput.gap import most_requests, optimality_gap
-from tokenrouter.throughput.search import QUICK, ROUNDS, meets, search
 from tokenrouter.throughput.spec import Solution, Spec
 from tokenrouter.throughput.system import build
 
@@ -72,9 +70,20 @@ def fill_windows(solved: Sequence[int], rows: Sequence[Sequence[int]]) -> list[l
 
 
 def _solve(spec: Spec, *, quick: bool) -> Table:
+    # scipy takes longer to import than a kept table to read.
+    from tokenrouter.throughput.gap import most_requests, optimality_gap  # noqa: PLC0415
+    from tokenrouter.throughput.search import (  # noqa: PLC0415
+        QUICK,
+        QUICK_PHASES,
+        ROUNDS,
+        meets,
+        search,
+    )
+
     system = build(spec)
     counts = solved_counts(spec.n, 2.0) if quick else solved_counts(spec.n)
-    solutions = search(system, counts, spec.objective, spec.solver, QUICK if quick else ROUNDS)
+    rounds = ROUNDS if not quick else QUICK if system.plain else QUICK_PHASES
+    solutions = search(system, counts, spec.objective, spec.solver, rounds)
     speeds = fill(counts, [s.tokens_per_s for s in solutions])
     enough = [n for n, t in enumerate(speeds, 1) if meets(spec.objective, n, t)]
     gap_at = most_requests(system, QUICK_STATES) if quick else most_requests(system)
