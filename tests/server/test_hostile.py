@@ -186,7 +186,10 @@ def test_the_head_of_what_can_be_read_can_be_asked_for(server, path):
     ],
 )
 def test_a_path_that_is_almost_right_is_not_found_and_redirects_nowhere(server, path):
-    refused(server.post(path, content=BODY, headers=JSON), 404)
+    answer = server.post(path, content=BODY, headers=JSON)
+
+    is_model = path.startswith("/v1/models/") and "%0a" not in path  # which can only be read
+    refused(answer, 405 if is_model else 404)
 
 
 @pytest.mark.parametrize(
