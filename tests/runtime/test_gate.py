@@ -6,7 +6,7 @@ import pytest
 
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.gatekeeper import Gatekeeper
-from tokenrouter.runtime.messages import Active, Flush, Gated
+from tokenrouter.runtime.messages import DELAY_BOUNDS_MS, Active, Flush, Gated
 from tokenrouter.runtime.meter import Meter
 
 GATE = Gate([1, 1, 2, 3], max_wait_ms=50.0)
@@ -85,3 +85,20 @@ def test_the_gate_opens_by_itself_when_the_oldest_has_waited_long_enough():
     assert made.opens_in_ms(at_gate(2, since=5.0), 20.0) == 35.0
     assert made.opens_in_ms(at_gate(2, since=5.0), 99.0) == 0.0
     assert made.opens_in_ms([], 20.0) is None
+
+
+def test_every_delay_is_counted_under_the_first_bound_that_it_does_not_exceed():
+    meter = Meter(0, 1)
+    low, high = DELAY_BOUNDS_MS[1], DELAY_BOUNDS_MS[-1]
+    meter.launched("window", [low, low + 0.01])
+    meter.launched("max_wait", [high + 1])
+    meter.launched("window", [])  # holds prompts only
+
+    tally = meter.tally(0.0, n_active=2, window=1, waiting=0)
+
+    by_bound = {at: n for at, n in enumerate(tally.delays) if n}
+    assert by_bound == {1: 1, 2: 1, len(DELAY_BOUNDS_MS): 1}
+    assert tally.delay_sum_ms == pytest.approx(2 * low + 0.01 + high + 1)
+    assert (tally.launches["window"], tally.launches["max_wait"]) == (1, 1)
+    assert (tally.launches["prefill"], tally.steps) == (1, 3)
+    assert tally.batch_sizes == {2: 1, 1: 1}
