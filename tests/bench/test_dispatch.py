@@ -101,6 +101,71 @@ def test_dials_of_the_run_reach_the_rules(demo, bench):
     assert shares[0] == 12 and shares[-1] == 0
 
 
+def test_the_context_ends_an_answer_where_it_ends_a_served_one(demo, bench):
+    context = min(model.context for model in demo.models)
+    job = Job(prompt=[40] * (context - 3), max_tokens=9)
+
+    sample = dispatched(demo, bench, job, params={"tau": 11.0})
+
+    assert (sample.error, sample.tokens) == (None, 3)
+
+
+ENDS = """route 1
+model small { use "small" }
+model large { use "large" }
+policy ends {
+  start small
+  at small {
+    when position >= 8 -> stop
+    when position >= 2 and since_switch >= 1 -> borrow large until maxprob > 0.02 at most 4
+    otherwise -> commit
+  }
+  at large { otherwise -> commit }
+}
+"""
+
+
+def test_a_stay_ends_by_its_condition_and_an_answer_by_its_rule(compiled, bench, tmp_path):
+    path = tmp_path / "ends.route"
+    path.write_text(ENDS)
+    plan = compiled(path)
+    [prompt] = prompts(1, seed=3)
+    [expected] = Engine(plan, bench.root, dtype="float64").generate(
+        [prompt], Sampling(max_tokens=30, ignore_eos=True)
+    )
+
+    sample = dispatched(plan, bench, Job(prompt=prompt, max_tokens=30))
+
+    assert sample.ids == expected.ids and len(sample.ids) < 12
+    assert sample.handoffs == expected.tokens[-1].state.switches >= 4
+
+
+DOUBT = """route 1
+model small { use "small" }
+model large { use "large" }
+policy doubt {
+  start small
+  at small { when entropy > 0.5 -> retry large  otherwise -> commit }
+  at large { when entropy > 0.5 -> retry small  otherwise -> commit }
+}
+"""
+
+
+def test_a_model_that_had_its_turn_at_a_position_is_not_asked_again(compiled, bench, tmp_path):
+    path = tmp_path / "doubt.route"
+    path.write_text(DOUBT)
+    plan = compiled(path)
+    [prompt] = prompts(1, seed=3)
+    [expected] = Engine(plan, bench.root, dtype="float64").generate(
+        [prompt], Sampling(max_tokens=12, ignore_eos=True)
+    )
+
+    sample = dispatched(plan, bench, Job(prompt=prompt, max_tokens=12))
+
+    assert (sample.error, sample.ids) == (None, expected.ids)
+    assert sample.handoffs == expected.tokens[-1].state.switches > 0
+
+
 def test_a_prompt_of_text_is_the_prompt_of_its_ids(demo, bench):
     text = "the sea"
     ids = TextTokenizer.of(demo, bench.root).encode(text)

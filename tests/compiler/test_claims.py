@@ -119,7 +119,9 @@ def test_an_unproved_guarantee_is_an_error_that_names_its_rules_and_offers_to_en
     [problem] = guarantees(r2r(claims=[share("guarantee", "large", 0.4)]))
 
     assert problem.code == "TR3101"
-    assert "`share(large) <= 0.4` does not hold: this can repeat for ever: at small" in problem.message
+    assert (
+        "`share(large) <= 0.4` does not hold: this can repeat for ever: at small" in problem.message
+    )
     assert [label.span.line for label in problem.labels] == [10]
     assert problem.fix is not None and not problem.fix.safe
     assert guarantees(r2r(claims=[share("guarantee", "large", 1.0)])) == []
