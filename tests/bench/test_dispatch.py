@@ -140,32 +140,6 @@ def test_a_stay_ends_by_its_condition_and_an_answer_by_its_rule(compiled, bench,
     assert sample.handoffs == expected.tokens[-1].state.switches >= 4
 
 
-DOUBT = """route 1
-model small { use "small" }
-model large { use "large" }
-policy doubt {
-  start small
-  at small { when entropy > 0.5 -> retry large  otherwise -> commit }
-  at large { when entropy > 0.5 -> retry small  otherwise -> commit }
-}
-"""
-
-
-def test_a_model_that_had_its_turn_at_a_position_is_not_asked_again(compiled, bench, tmp_path):
-    path = tmp_path / "doubt.route"
-    path.write_text(DOUBT)
-    plan = compiled(path)
-    [prompt] = prompts(1, seed=3)
-    [expected] = Engine(plan, bench.root, dtype="float64").generate(
-        [prompt], Sampling(max_tokens=12, ignore_eos=True)
-    )
-
-    sample = dispatched(plan, bench, Job(prompt=prompt, max_tokens=12))
-
-    assert (sample.error, sample.ids) == (None, expected.ids)
-    assert sample.handoffs == expected.tokens[-1].state.switches > 0
-
-
 def test_a_prompt_of_text_is_the_prompt_of_its_ids(demo, bench):
     text = "the sea"
     ids = TextTokenizer.of(demo, bench.root).encode(text)
