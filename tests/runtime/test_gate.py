@@ -102,3 +102,15 @@ def test_every_delay_is_counted_under_the_first_bound_that_it_does_not_exceed():
     assert (tally.launches["window"], tally.launches["max_wait"]) == (1, 1)
     assert (tally.launches["prefill"], tally.steps) == (1, 3)
     assert tally.batch_sizes == {2: 1, 1: 1}
+
+
+def test_a_delay_runs_from_the_arrival_at_the_gate_to_the_launch():
+    made, _ = keeper()
+    waiting = SimpleNamespace(owned=True, prefilling=False, due_since=30.0, admitted_ms=5.0)
+    prompt = SimpleNamespace(owned=True, prefilling=True, due_since=0.0, admitted_ms=0.0)
+
+    plain = made.launched([SimpleNamespace(sequence=s) for s in (waiting, prompt)], "window", 50.0)
+
+    tally = made.meter.tally(50.0, n_active=2, window=1, waiting=0)
+    assert (tally.delay_sum_ms, tally.batch_sizes) == (20.0, {1: 1})
+    assert not plain
