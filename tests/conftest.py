@@ -4,6 +4,7 @@
 anew and is refused in CI, where nobody would review them.
 """
 
+import logging
 import os
 import re
 
@@ -19,6 +20,18 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--update-golden") and os.environ.get("CI"):
         raise pytest.UsageError("--update-golden is refused where CI is set")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """Undo what a command that was called in this process did to logging; its handler holds a stream that is gone."""
+    root, own = logging.getLogger(), logging.getLogger("tokenrouter")
+    handlers, levels = list(root.handlers), (root.level, own.level)
+    yield
+    root.handlers = handlers
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])
+    logging.captureWarnings(False)
 
 
 @pytest.fixture

@@ -123,7 +123,8 @@ def _draw(lines: list[str]) -> None:
 @contextlib.contextmanager
 def _screen() -> Iterator[None]:
     """Take the terminal over, and give it back as it was, whatever ends us."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT too: a shell that started us behind `&` in a script has it ignored, and ^C must end a view all the same.
+    before = {end: signal.signal(end, _interrupt) for end in (signal.SIGINT, signal.SIGTERM)}
     with _keys():
         sys.stdout.write(ENTER)
         try:
@@ -131,7 +132,8 @@ def _screen() -> Iterator[None]:
         finally:
             sys.stdout.write(LEAVE)
             sys.stdout.flush()
-            signal.signal(signal.SIGTERM, before)
+            for end, handler in before.items():
+                signal.signal(end, handler)
 
 
 @contextlib.contextmanager
