@@ -1,5 +1,6 @@
 """What an editor does, in a few words: open a text with a `|` where the cursor is, type, ask."""
 
+import asyncio
 import itertools
 
 from lsprotocol import types as t
@@ -14,6 +15,15 @@ class Editor:
         self.client = client
         self.folder = folder
         self.versions = {}
+        self.published = {}  # by file and version, until asked for: two may come in one read, and waiting sees one of them
+        features = client.protocol.fm.features
+        known = features[t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS]
+
+        def keep(params):
+            self.published[params.uri, params.version] = params.diagnostics
+            return known(params)
+
+        features[t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS] = keep
 
     async def open(self, text, name=None, *, wait=True):
         """Open a text, wait for its diagnostics, and return its place and the cursor's."""
@@ -21,6 +31,7 @@ class Editor:
         uri = path.as_uri()
         text, position = cursor(text)
         self.versions[uri] = 1
+        self.published.pop((uri, 1), None)
         item = t.TextDocumentItem(uri, "route", 1, text)
         self.client.text_document_did_open(t.DidOpenTextDocumentParams(item))
         if wait:
@@ -40,10 +51,9 @@ class Editor:
     async def told(self, uri, version=None):
         """Wait for the diagnostics of the newest version, and return them."""
         version = version or self.versions[uri]
-        while True:
-            params = await self.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-            if params.uri == uri and params.version == version:
-                return params.diagnostics
+        while (uri, version) not in self.published:
+            await asyncio.sleep(0.005)
+        return self.published.pop((uri, version))
 
 
 class Place:
