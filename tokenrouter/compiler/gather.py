@@ -21,6 +21,7 @@ from tokenrouter.models import (
     read_config,
     read_vocabulary,
 )
+from tokenrouter.models.dummy import SHAPES
 from tokenrouter.models.tokenizer import read_template
 
 
@@ -69,6 +70,10 @@ def placed(auto: Automaton, base: Path, home: Path | None) -> Automaton:
 
 def _placed(written: str, base: Path, home: Path | None) -> str:
     """Return a relative path as seen from elsewhere; what is no path on this machine stays as it is."""
+    if written.startswith("dummy:"):
+        name, asked, query = written.removeprefix("dummy:").partition("?")
+        where = name if name in SHAPES else _placed(name, base, home)
+        return f"dummy:{where}{asked}{query}"
     path = base / written
     if os.path.isabs(written) or not path.exists():
         return written

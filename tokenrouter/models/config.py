@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tokenrouter.models import dummy
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.files import read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
@@ -57,8 +58,12 @@ def read_config(located: Located) -> ModelConfig:
     """Return a model's configuration; raises ModelError where it is incomplete."""
     if located.kind == "gguf":
         return _from_gguf(read_gguf(located.path))
-    eos = stop_ids(located)
-    return _from_json(read_json(located.path / "config.json"), eos, located.path)
+    raw = (
+        dummy.raw_config(located.path)
+        if located.kind == "dummy"
+        else read_json(located.path / "config.json")
+    )
+    return _from_json(raw, stop_ids(located), located.path)
 
 
 def _from_json(raw: dict[str, Any], eos: tuple[int, ...], path: Path) -> ModelConfig:

@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 
 from tokenrouter.models.config import read_config
+from tokenrouter.models.dummy import tensors
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.gguf import read_gguf
 from tokenrouter.models.locate import Located
@@ -20,6 +21,10 @@ def fingerprint(located: Located) -> str:
     config = json.dumps(asdict(read_config(located)), sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(config.encode())
     digest.update(read_vocabulary(located).digest.encode())
+    if (
+        located.kind == "dummy"
+    ):  # other weights than those of a checkpoint, and known before they are read
+        digest.update(b"dummy %d" % located.seed)
     return digest.hexdigest()
 
 
@@ -30,6 +35,8 @@ def count_parameters(located: Located) -> int:
             return sum(prod(info.shape) for info in read_gguf(located.path).tensors.values())
         case "directory":
             return _stored(located.path)
+        case "dummy":
+            return sum(prod(shape) for shape in tensors(read_config(located)).values())
         case "student":
             assert located.teacher is not None
             embedding = read_gguf(located.teacher).tensors["token_embd.weight"]

@@ -1,6 +1,7 @@
 """From what a policy calls a model to where it lies on this machine. Nothing is ever downloaded here.
 
     demo:small, demo:large      the demo pair
+    dummy:SHAPE, dummy:DIR      random weights of a real shape (`tokenrouter.models.dummy`)
     a/path/to/dir               a Hugging Face directory: config.json, *.safetensors, tokenizer.json
     a/path/to/file.gguf         a GGUF file
     org/name                    a hub model that the local Hugging Face cache holds
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from tokenrouter import demo
+from tokenrouter.models import dummy
 from tokenrouter.models.errors import ModelError
 
 
@@ -23,17 +25,21 @@ from tokenrouter.models.errors import ModelError
 class Located:
     """A model on this machine."""
 
-    kind: Literal["directory", "gguf", "student"]
-    path: Path  # the directory, or the GGUF file
+    kind: Literal["directory", "gguf", "student", "dummy"]
+    path: Path  # the directory, or the GGUF file, or the name of a dummy's shape
     teacher: Path | None = (
         None  # of a student: the GGUF whose embedding, head and tokenizer it shares
     )
+    seed: int = 0  # of a dummy's weights
 
 
 def locate(use: str, base: Path) -> Located:
     """Return where a model lies; raises ModelError where it is not there or cannot be used."""
     if use.startswith("demo:"):
         return _demo(use)
+    if use.startswith("dummy:"):
+        path, seed = dummy.where(use, base)
+        return Located("dummy", path, seed=seed)
     path = Path(os.path.expandvars(use)).expanduser()
     path = path if path.is_absolute() else base / path
     if path.is_file():

@@ -13,7 +13,13 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.gguf import GgufHead
-from tokenrouter.models.vocabulary import CONTROL, UNKNOWN, USER_DEFINED, gguf_tokens
+from tokenrouter.models.vocabulary import (
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    gguf_tokens,
+    printable_bytes,
+)
 
 # One word, one to n digits, or one run of other signs at a time, each with at most one space before it.
 _SPLIT = (
@@ -37,6 +43,16 @@ def rebuild(head: GgufHead) -> Any:
     user = [t for t, kind in zip(tokens, types, strict=True) if kind == USER_DEFINED]
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
     tokenizer.add_tokens([AddedToken(t, normalized=False) for t in user])
+    return tokenizer
+
+
+def of_bytes(tokens: tuple[bytes, ...]) -> Any:
+    """Return a tokenizer that gives each byte of a text its own id; other ids are only written."""
+    spelling = {byte: character for character, byte in printable_bytes().items()}
+    vocab = {"".join(spelling[byte] for byte in token): id_ for id_, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(vocab, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 

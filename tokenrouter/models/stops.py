@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tokenrouter.models.dummy import END, is_plain
 from tokenrouter.models.files import read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
 from tokenrouter.models.locate import Located
@@ -26,6 +27,8 @@ def stop_ids(located: Located) -> tuple[int, ...]:
         return gguf_stop_ids(read_gguf(located.teacher))
     if located.kind == "gguf":
         return gguf_stop_ids(read_gguf(located.path))
+    if located.kind == "dummy" and is_plain(located.path):
+        return (END,)
     found: set[int] = set()
     for name in ("config.json", "generation_config.json"):
         if (located.path / name).is_file():

@@ -12,12 +12,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from tokenrouter.models import dummy
 from tokenrouter.models.chat import ChatTemplate
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.files import read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
 from tokenrouter.models.locate import Located, locate
-from tokenrouter.models.rebuild import rebuild
+from tokenrouter.models.rebuild import of_bytes, rebuild
 from tokenrouter.models.vocabulary import (
     Vocabulary,
     gguf_of,
@@ -59,6 +60,8 @@ class TextTokenizer:
         if gguf is not None:
             head = read_gguf(gguf)
             return cls(rebuild(head), vocabulary, template, _gguf_bos(head))
+        if located.kind == "dummy" and dummy.is_plain(located.path):
+            return cls(of_bytes(vocabulary.tokens), vocabulary, template)
         path = tokenizer_json(located)
         try:
             made = Tokenizer.from_file(str(path))
@@ -127,6 +130,8 @@ def read_template(located: Located) -> ChatTemplate | None:
     gguf = gguf_of(located)
     if gguf is not None:
         return _gguf_template(read_gguf(gguf))
+    if located.kind == "dummy" and dummy.is_plain(located.path):
+        return ChatTemplate(dummy.TEMPLATE, {})
     config_path = located.path / "tokenizer_config.json"
     config = read_json(config_path) if config_path.is_file() else {}
     file = located.path / "chat_template.jinja"

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from tokenrouter.models import dummy
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.files import read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
@@ -50,6 +51,8 @@ def read_vocabulary(located: Located) -> Vocabulary:
     gguf = gguf_of(located)
     if gguf is not None:
         return _from_gguf(str(gguf), gguf.stat().st_mtime_ns)
+    if located.kind == "dummy" and dummy.is_plain(located.path):
+        return _of_bytes(int(dummy.raw_config(located.path)["vocab_size"]))
     path = tokenizer_json(located)
     return _from_json(str(path), path.stat().st_mtime_ns)
 
@@ -91,6 +94,11 @@ def _from_json(path: str, mtime: int) -> Vocabulary:
         tuple(table.get(id_, b"") for id_ in range(max(table) + 1)),
         frozenset(id_ for id_, token in added.items() if token.get("special")),
     )
+
+
+@lru_cache(maxsize=4)
+def _of_bytes(rows: int) -> Vocabulary:
+    return Vocabulary(dummy.tokens(rows), frozenset((dummy.END,)))
 
 
 def is_byte_level(raw: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from tokenrouter.models.errors import ModelError
 from tokenrouter.models.locate import Located, locate
 from tokenrouter.plan import structs as plan_
 from tokenrouter.runtime.model.decoder import Decoder, Layer
+from tokenrouter.runtime.model.dummy import Dummy
 from tokenrouter.runtime.model.foreign import load_foreign
 from tokenrouter.runtime.model.language_model import LanguageModel
 from tokenrouter.runtime.model.linears import Linear, linear
@@ -66,6 +67,8 @@ def weights_of(located: Located, config: ModelConfig) -> Weights:
             return Student(located.path, located.teacher)
         case "directory":
             return Safetensors(located.path)
+        case "dummy":
+            return Dummy(config, located.seed)
 
 
 def assemble(
