@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check format golden soak bench clean neovim
+.PHONY: demo test check format golden soak bench clean neovim chromium
 
 demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one question
 	$(BIN)/python tools/demo.py
 
-test: check neovim  ## the gate: static checks, then every test that is not slow and needs no GPU
+test: check neovim chromium  ## the gate: static checks, then every test that is not slow and needs no GPU
 	$(BIN)/python -m pytest -q -m "not gpu and not slow"
 
 neovim:  ## the editor that tests/lsp drives, where it is missing and can be installed
 	@sh tools/neovim.sh
+
+chromium:  ## the browser that tests/playground drives, likewise
+	@sh tools/chromium.sh
 
 check: $(VENV)/.ready  ## formatting, lint, types, import layers
 	$(BIN)/ruff check .

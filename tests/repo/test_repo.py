@@ -27,6 +27,7 @@ def test_the_package_list_is_the_tree():
     }
 
     assert set(setuptools["packages"]) == found | {
+        "tokenrouter.examples",
         "tokenrouter.grammars",
         "tokenrouter.pages",
         "tokenrouter_kernels",

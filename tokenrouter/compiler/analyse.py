@@ -20,17 +20,20 @@ def analyse(policy: hir.Policy) -> list[Diagnostic]:
 
 
 def complete(
-    resolved: hir.Resolved, look: Callable[[hir.Policy], list[Diagnostic]] = analyse
+    resolved: hir.Resolved,
+    look: Callable[[hir.Policy], list[Diagnostic]] = analyse,
+    *,
+    heads: bool = True,
 ) -> hir.Resolved:
     """Return what the front end found and, where that holds no error, what the passes and the files of heads add.
 
-    `look` may know what `analyse` would find, from before.
+    `look` may know what `analyse` would find, from before; without `heads` no file of a head is opened.
     """
     if any(d.severity == "error" for d in resolved.diagnostics):
         return resolved
     passes = [d for policy in resolved.policies for d in look(policy)]
     found = [*resolved.diagnostics, *map(_in_its_language, passes)]
-    if any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
+    if heads and any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
         found += _heads(resolved)
     once = list({(d.code, d.span, d.message): d for d in found}.values())
     once.sort(key=lambda d: (d.span.file, d.span.start, d.code))

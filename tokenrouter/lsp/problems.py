@@ -23,11 +23,15 @@ _SEVERITY = {
 _FADED = frozenset({"TR1301", "TR2002", "TR2301", "TR2302", "TR2305", "TR2601"})
 
 
-def find(document: Document, memory: Memory) -> tuple[Diagnostic, ...]:
-    """Return everything that is found in a document: what `trc check` prints; of Python that is no policy, nothing."""
+def find(document: Document, memory: Memory, *, heads: bool = True) -> tuple[Diagnostic, ...]:
+    """Return everything that is found in a document: what `trc check` prints; of Python that is no policy, nothing.
+
+    Without `heads` no file of a head is opened.
+    """
     if document.python and MODULE not in document.text:
         return ()
-    return complete(document.study.resolved, partial(memory.analyse, document)).diagnostics
+    look = partial(memory.analyse, document)
+    return complete(document.study.resolved, look, heads=heads).diagnostics
 
 
 def shown(book: Book, document: Document, found: tuple[Diagnostic, ...]) -> list[t.Diagnostic]:

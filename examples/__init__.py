@@ -1,0 +1,1 @@
+"""The examples, as files: `*.route`. The playground offers them."""
