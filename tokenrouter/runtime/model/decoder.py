@@ -51,12 +51,13 @@ class Decoder:
     head: Linear  # to the vocab rows
     rotary: RotaryTable
     deterministic: bool = False
+    device: torch.device | str = "cpu"
 
     def new_cache(self, pages: int, page_size: int) -> KVCache:
         """Return empty pages of this model's shape."""
         c = self.config
         shape = KVShape(c.kv_heads, c.head_dim, c.head_dim)
-        return KVCache.new([shape] * c.layers, pages, page_size, self.dtype)
+        return KVCache.new([shape] * c.layers, pages, page_size, self.dtype, self.device)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the input embeddings of tokens: [B] -> [B, H]."""

@@ -41,4 +41,5 @@ class Dummy:
             scale *= SPREAD
         n, begin = prod(shape), crc32(name.encode()) % BLOCK
         turned = torch.cat((self.block[begin:], self.block[:begin])) * scale
-        return turned.repeat(-(-n // BLOCK))[:n].view(shape)
+        drawn: Tensor = turned.repeat(-(-n // BLOCK))[:n].view(shape)
+        return drawn

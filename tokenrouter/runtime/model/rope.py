@@ -21,19 +21,28 @@ class RotaryTable:
     """cos and sin by position, grown on demand."""
 
     def __init__(
-        self, config: ModelConfig, dtype: torch.dtype, factors: Tensor | None = None
+        self,
+        config: ModelConfig,
+        dtype: torch.dtype,
+        factors: Tensor | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
         self._frequencies, self._scale = frequencies(config, factors)
         self._dtype = dtype
         self._blocks: list[Tensor] = []
+        self._device = device
         self._table = torch.empty(0)
 
     def __call__(self, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Return cos and sin: positions [T], all below `longest` -> [T, D] each."""
-        while len(self._blocks) * _BLOCK < longest:
-            self._grow()
+        self.reach(longest)
         cos, sin = self._table[positions].unbind(1)
         return cos, sin
+
+    def reach(self, longest: int) -> None:
+        """Make the table as long as it must be, so that looking positions up allocates nothing anew."""
+        while len(self._blocks) * _BLOCK < longest:
+            self._grow()
 
     def _grow(self) -> None:
         begin = len(self._blocks) * _BLOCK
@@ -41,7 +50,7 @@ class RotaryTable:
         angles = at[:, None] * self._frequencies
         angles = torch.cat((angles, angles), -1)
         pair = torch.stack((angles.cos() * self._scale, angles.sin() * self._scale), 1)
-        self._blocks.append(pair.to(self._dtype))
+        self._blocks.append(pair.to(self._device, self._dtype))
         self._table = torch.cat(self._blocks)
 
 
