@@ -35,6 +35,7 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
     """Take over the settings and the folders of the workspace."""
     given = params.initialization_options
     options: dict[str, Any] = given if isinstance(given, dict) else {}
+    ls.quiet = options.get("quiet") is True
     sets = options.get("set")
     if isinstance(sets, dict):
         ls.book.sets = {str(name): _setting(value) for name, value in sets.items()}
@@ -244,7 +245,8 @@ def _verb(
 ) -> str:
     document = ls.route(uri)
     ok, text = (False, f"cannot read {uri}") if document is None else verb(document, name)
-    ls.say(text, ok=ok)
+    if not ls.quiet:
+        ls.say(text, ok=ok)
     return text
 
 

@@ -79,6 +79,8 @@ def _named(document: Document, use: Use | None, text: str) -> tuple[str, int]:
     if use is not None and use.kind != "name":
         if use.kind == "policy":
             return "namespace", int(use.declares)
+        if use.kind == "unit":
+            return "type", 0
         if use.kind == "class" and text in CLASSES:
             return "enumMember", 4
         return ("property", 0) if use.kind in ("property", "field") else ("enumMember", 0)

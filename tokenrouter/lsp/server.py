@@ -28,6 +28,7 @@ class Server(LanguageServer):
         self.book = Book()
         self.memory = Memory()
         self.rest = REST
+        self.quiet = False  # whether verbs only answer, and the editor shows what they say
         self.waiting: dict[str, asyncio.Task[None]] = {}  # by path: checks that have not begun
         self.checks: set[asyncio.Task[None]] = set()
         self.checking = asyncio.Lock()

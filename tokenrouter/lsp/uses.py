@@ -12,7 +12,7 @@ from tokenrouter.dsl.parse import Tree
 
 
 class Use(NamedTuple):
-    """A name in the text. Kinds: `name` (of the one name space), `policy`, `property`, `field`, `class`, `part`, `word`."""
+    """A name in the text. Kinds: `name` (of the one name space), `policy`, `property`, `field`, `class`, `part`, `unit`, `word`."""
 
     token: ast.Tok
     kind: str
@@ -57,7 +57,7 @@ def _named(token: object, kind: str = "name", *, declares: bool = False) -> Iter
 def _(node: ast.Model | ast.Head | ast.Param | ast.Var | ast.Signal) -> Iterator[Use]:
     yield from _named(node.name, declares=True)
     if isinstance(node, (ast.Param, ast.Var)):
-        yield from _named(node.unit, "word")
+        yield from _named(node.unit, "unit")
 
 
 @_own.register
