@@ -13,12 +13,13 @@ from tokenrouter_kernels.paged_attention import paged_attention
 from tokenrouter_kernels.philox import CHANCE, MIX, SAMPLE, seeds, uniform
 from tokenrouter_kernels.r2r_head import R2RBlock, R2RWeights, r2r_head
 from tokenrouter_kernels.ragged import Ragged
-from tokenrouter_kernels.rms_norm import rms_norm
+from tokenrouter_kernels.rms_norm import add_rms_norm, rms_norm
 from tokenrouter_kernels.rotary import rotary
 from tokenrouter_kernels.sampling import SamplingParams, greedy, sample
 from tokenrouter_kernels.shaping import Shaping, shape
 from tokenrouter_kernels.signals import signal, signals
 from tokenrouter_kernels.silu_mul import silu_mul
+from tokenrouter_kernels.write_qkv import write_qkv
 
 __all__ = [
     "ACTIVATIONS",
@@ -31,6 +32,7 @@ __all__ = [
     "Ragged",
     "SamplingParams",
     "Shaping",
+    "add_rms_norm",
     "blocked_linear",
     "gelu",
     "greedy",
@@ -47,4 +49,5 @@ __all__ = [
     "signals",
     "silu_mul",
     "uniform",
+    "write_qkv",
 ]

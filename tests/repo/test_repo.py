@@ -31,6 +31,7 @@ def test_the_package_list_is_the_tree():
         "tokenrouter.grammars",
         "tokenrouter.pages",
         "tokenrouter_kernels",
+        "tokenrouter_kernels.triton",
     }
 
 

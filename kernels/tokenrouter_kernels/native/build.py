@@ -1,0 +1,128 @@
+"""Compiling the sources beside this file, once, and loading what came of it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tokenrouter_kernels.native.records import SIZES
+
+FLAGS = ["-O3", "-std=c++17", "-march=native", "-fPIC", "-shared", "-pthread", "-w"]
+NEEDED = ("avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_vnni")
+LIMIT_S = 120
+
+
+class NativeError(Exception):
+    """The sources cannot be compiled or loaded here; the reason in one line."""
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """Return the compiled kernels; None where this machine has to do without them."""
+    if os.environ.get("TOKENROUTER_NATIVE") == "0":
+        return None
+    try:
+        return load()
+    except NativeError:
+        return None
+
+
+def load() -> ctypes.CDLL:
+    """Return the compiled kernels, compiled now where the cache lacks them; raises NativeError."""
+    features = _features()
+    missing = [name for name in NEEDED if name not in features.split()]
+    if missing:
+        raise NativeError(f"the processor lacks {missing[0]}")
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    if compiler is None:
+        raise NativeError("no C++ compiler is installed ($CXX, or `c++` on the path)")
+    here = Path(__file__).parent
+    sources = [here / "decoder.cpp", *sorted(here.glob("*.h"))]
+    digest = hashlib.sha256(features.encode())
+    for part in (os.path.realpath(compiler), _version(compiler), *FLAGS):
+        digest.update(part.encode() + b"\0")
+    for source in sources:
+        digest.update(source.read_bytes() + b"\0")
+    file = directory() / f"decoder-{digest.hexdigest()[:20]}.so"
+    if not file.is_file():
+        _compile(compiler, sources[0], file)
+    return _opened(file)
+
+
+def directory() -> Path:
+    """Return where compiled kernels are kept."""
+    if own := os.environ.get("TOKENROUTER_CACHE"):
+        return Path(own) / "native"
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg) / "tokenrouter" / "native"
+    return Path.home() / ".cache" / "tokenrouter" / "native"
+
+
+def _features() -> str:
+    """Return what the processor can do, in Linux's words."""
+    if sys.platform != "linux":
+        return ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
+
+
+def _version(compiler: str) -> str:
+    return _ran([compiler, "--version"]).stdout
+
+
+def _compile(compiler: str, source: Path, file: Path) -> None:
+    """Compile into a file of its own first: several processes may do so at once."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=file.parent) as place:
+            made = Path(place) / file.name
+            found = _ran([compiler, *FLAGS, str(source), "-o", str(made)])
+            if found.returncode != 0:
+                said = found.stderr.strip().splitlines() or ["no reason given"]
+                raise NativeError(f"`{compiler}` failed: {said[0][:200]}")
+            made.replace(file)
+    except OSError as error:
+        raise NativeError(f"cannot write `{file}`: {error.strerror}") from None
+
+
+def _ran(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NativeError(f"`{command[0]}` did not run: {error}") from None
+
+
+def _opened(file: Path) -> ctypes.CDLL:
+    try:
+        found = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise NativeError(f"cannot load `{file}`: {error}") from None
+    pointer, whole = ctypes.c_void_p, ctypes.c_int64
+    sizes = (ctypes.c_int64 * len(SIZES))()
+    found.tr_sizes(sizes)
+    assert tuple(sizes) == SIZES, (tuple(sizes), SIZES)
+    found.tr_scratch_new.restype = pointer
+    found.tr_scratch_free.argtypes = [pointer]
+    found.tr_scratch_free.restype = None
+    for pack in (found.tr_pack_bf16, found.tr_pack_int8):
+        pack.argtypes = [pointer, whole, whole, pointer]
+        pack.restype = None
+    found.tr_step.argtypes = [pointer, pointer, pointer, ctypes.c_int]
+    return found

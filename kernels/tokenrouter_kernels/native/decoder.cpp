@@ -1,0 +1,337 @@
+// One step of a decoder of the Llama family on a CPU with AVX-512 bfloat16: all layers in one call, without a tensor library.
+//
+// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads bfloat16 (or, where its
+// weights are int8, 16-bit integers). A row's result does not depend on the other rows, to the bit.
+//
+// The caller owns all memory but the scratch of a model.
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "attention.h"
+#include "linear.h"
+#include "team.h"
+
+using namespace tokenrouter;
+
+extern "C" {
+
+struct Layer {
+  const float *attention_norm;
+  const float *query_norm, *key_norm;  // [D], or null
+  const float *feed_forward_norm;
+  Linear qkv, out, gate_up, down;  // gate_up: panels of gate and up in turn
+  int64_t window;                  // 0: none
+};
+
+struct Model {
+  int32_t layers, hidden, intermediate, heads, kv_heads, width;
+  float eps;
+  int32_t reserved;
+  const uint16_t *embedding;  // [vocab rows, hidden]
+  const float *norm;
+  const Layer *layer;
+  Linear head;
+};
+
+struct Step {
+  int64_t tokens, requests, samples, pages, page_size, turned;  // turned: dimensions of a head that turn
+  const int64_t *token_ids, *slots;    // [tokens]
+  const int64_t *rows;                 // [samples]
+  const int64_t *offsets, *lengths;    // [requests + 1], [requests]
+  const int64_t *page_table;           // [requests, pages]
+  const float *cos, *sin;              // [tokens, turned]
+  uint16_t *const *keys, *const *values;  // by layer
+  float *logits;                       // [samples, n of head]
+  float *hidden;                       // [samples, hidden], or null
+};
+
+}  // extern "C"
+
+namespace {
+
+struct Aligned {
+  char *at = nullptr;
+  size_t size = 0;
+  void *need(size_t bytes) {
+    if (bytes > size) {
+      free(at);
+      size = (bytes + bytes / 4 + 4095) / 4096 * 4096;
+      at = (char *)aligned_alloc(4096, size);
+      if (!at) throw std::bad_alloc();
+      memset(at, 0, size);  // what fills rows up must be finite
+    }
+    return at;
+  }
+  template <class T> T *of(long n) { return (T *)need(n * sizeof(T)); }
+  ~Aligned() { free(at); }
+};
+
+struct Scratch {
+  Aligned x, normed, qkv, queries, attended, gated, moved, scores, slots;
+  Aligned bf16, hi, lo, scale;
+};
+
+void rms_norm(const float *x, const float *weight, long n, float eps, float *out) {
+  __m512 sum = _mm512_setzero_ps();
+  for (long at = 0; at < n; at += 16) {
+    __m512 v = _mm512_maskz_loadu_ps(mask_of(n - at), x + at);
+    sum = _mm512_fmadd_ps(v, v, sum);
+  }
+  const __m512 by = _mm512_set1_ps(1.0f / sqrtf(_mm512_reduce_add_ps(sum) / n + eps));
+  for (long at = 0; at < n; at += 16) {
+    const __mmask16 mask = mask_of(n - at);
+    __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + at), by);
+    _mm512_mask_storeu_ps(out + at, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + at)));
+  }
+}
+
+void rotate(float *x, const float *cos, const float *sin, long turned) {
+  const long half = turned / 2;
+  for (long at = 0; at < half; at += 16) {
+    const __mmask16 mask = mask_of(half - at);
+    __m512 a = _mm512_maskz_loadu_ps(mask, x + at), b = _mm512_maskz_loadu_ps(mask, x + half + at);
+    __m512 c = _mm512_maskz_loadu_ps(mask, cos + at), s = _mm512_maskz_loadu_ps(mask, sin + at);
+    _mm512_mask_storeu_ps(x + at, mask, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
+    _mm512_mask_storeu_ps(x + half + at, mask, _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s)));
+  }
+}
+
+void narrow(const float *x, long n, uint16_t *out) {
+  for (long at = 0; at < n; at += 16) {
+    const __mmask16 mask = mask_of(n - at);
+    __m512 v = _mm512_maskz_loadu_ps(mask, x + at);
+    _mm256_mask_storeu_epi16(out + at, mask, (__m256i)_mm512_cvtneps_pbh(v));
+  }
+}
+
+// What becomes of the sums of a linear layer.
+struct Store {
+  float *out;
+  long stride, n;
+  template <int P> void take(long row, long at, const __m512 *sums) const {
+    for (int v = 0; v < 2 * P; v++) {
+      const long left = n - at - 16 * v;
+      if (left > 0) _mm512_mask_storeu_ps(out + row * stride + at + 16 * v, mask_of(left), sums[v]);
+    }
+  }
+};
+
+struct Add {
+  float *out;
+  long stride, n;
+  template <int P> void take(long row, long at, const __m512 *sums) const {
+    for (int v = 0; v < 2 * P; v++) {
+      const long left = n - at - 16 * v;
+      if (left <= 0) continue;
+      float *to = out + row * stride + at + 16 * v;
+      _mm512_mask_storeu_ps(to, mask_of(left), _mm512_add_ps(sums[v], _mm512_maskz_loadu_ps(mask_of(left), to)));
+    }
+  }
+};
+
+struct Gate {
+  float *out;  // float32 where the next layer's weights are int8
+  uint16_t *narrow;
+  long stride;
+  template <int P> void take(long row, long at, const __m512 *sums) const {
+    if constexpr (P == 2) {
+      for (int v = 0; v < 2; v++) {
+        const __m512 one = _mm512_set1_ps(1.0f);
+        // e^-|x| never overflows: x / (1 + e^-x) = x e^-|x| / (1 + e^-|x|) where x < 0.
+        const __m512 g = sums[v], e = exponential(_mm512_sub_ps(_mm512_setzero_ps(), _mm512_abs_ps(g)));
+        const __mmask16 negative = _mm512_cmp_ps_mask(g, _mm512_setzero_ps(), _CMP_LT_OQ);
+        const __m512 over = _mm512_mask_mul_ps(g, negative, g, e);
+        const __m512 y = _mm512_mul_ps(_mm512_div_ps(over, _mm512_add_ps(one, e)), sums[2 + v]);
+        const long to = row * stride + at / 2 + 16 * v;
+        if (narrow)
+          _mm256_storeu_si256((__m256i *)(narrow + to), (__m256i)_mm512_cvtneps_pbh(y));
+        else
+          _mm512_storeu_ps(out + to, y);
+      }
+    }
+  }
+};
+
+// One thread's way through a step.
+struct Walk {
+  const Model &model;
+  const Step &step;
+  Scratch &scratch;
+  int thread, threads;
+
+  long first(long n) const { return n * thread / threads; }
+  long end(long n) const { return n * (thread + 1) / threads; }
+  void meet() const { Team::get().meet(); }
+
+  Rows rows(long k) const {
+    return Rows{filled(k), (uint16_t *)scratch.bf16.at, (uint8_t *)scratch.hi.at, (uint8_t *)scratch.lo.at, (float *)scratch.scale.at};
+  }
+
+  void norm(const float *x, long n, const float *weight, int kind) const {
+    const Rows to = rows(model.hidden);
+    float *out = (float *)scratch.normed.at;
+    for (long row = first(n); row < end(n); row++) {
+      rms_norm(x + row * model.hidden, weight, model.hidden, model.eps, out + row * model.hidden);
+      encode(out + row * model.hidden, model.hidden, kind, to, row);
+    }
+  }
+
+  void turn(const Layer &layer, uint16_t *keys, uint16_t *values) const {
+    const long D = model.width, heads = model.heads, kv = model.kv_heads;
+    const long stride = (heads + 2 * kv) * D, wide = (D + 31) / 32 * 32;
+    uint16_t *queries = (uint16_t *)scratch.queries.at;
+    for (long row = first(step.tokens); row < end(step.tokens); row++) {
+      float *qkv = (float *)scratch.qkv.at + row * stride;
+      for (long head = 0; head < heads + kv; head++) {
+        const float *weight = head < heads ? layer.query_norm : layer.key_norm;
+        if (weight) rms_norm(qkv + head * D, weight, D, model.eps, qkv + head * D);
+        rotate(qkv + head * D, step.cos + row * step.turned, step.sin + row * step.turned, step.turned);
+        if (head < heads) narrow(qkv + head * D, D, queries + (row * heads + head) * wide);
+      }
+      narrow(qkv + heads * D, kv * D, keys + step.slots[row] * kv * D);
+      narrow(qkv + (heads + kv) * D, kv * D, values + step.slots[row] * kv * D);
+    }
+  }
+
+  void attend(const Layer &layer, const uint16_t *keys, const uint16_t *values, long room) const {
+    const long D = model.width, heads = model.heads, kv = model.kv_heads, wide = (D + 31) / 32 * 32;
+    // Key heads are shared out whole, or by the query where there are few tokens.
+    const long share = heads / kv, size = step.tokens * kv >= 8 * threads ? share : 1, parts = heads / size;
+    float *scores = (float *)scratch.scores.at + thread * 4 * room;
+    const uint16_t *queries = (const uint16_t *)scratch.queries.at;
+    float *out = (float *)scratch.attended.at;
+    // Dealt in turn, so that the long contexts of a prompt's end are shared out too.
+    for (long request = 0, piece = 0; request < step.requests; request++) {
+      const long begin = step.offsets[request], n = step.offsets[request + 1] - begin;
+      const int32_t *slots = (const int32_t *)scratch.slots.at + request * room;
+      for (long i = 0; i < n; i++) {
+        const long last = step.lengths[request] - n + i + 1;
+        const long from = layer.window && last > layer.window ? last - layer.window : 0;
+        for (long part = 0; part < parts; part++, piece++) {
+          if (piece % threads != thread) continue;
+          const long head = part * size, group = head / share, at = (begin + i) * heads + head;
+          const Context in{slots, from, last, keys + group * D, values + group * D, kv * D, 1.0f / sqrtf((float)D)};
+          attend_heads((int)size, in, queries + at * wide, (int)D, scores, room, out + at * D);
+        }
+      }
+    }
+  }
+
+  // Writes rows of float32 in the form that a linear layer reads.
+  void ready(const float *x, long n, long k, int kind) const {
+    const Rows to = rows(k);
+    for (long row = first(n); row < end(n); row++) encode(x + row * k, k, kind, to, row);
+  }
+
+  void keep_sampled(float *x, long k) const {
+    if (thread != 0) return;
+    float *moved = scratch.moved.of<float>(step.samples * k);
+    for (long i = 0; i < step.samples; i++) memcpy(moved + i * k, x + step.rows[i] * k, k * sizeof(float));
+    memcpy(x, moved, step.samples * k * sizeof(float));
+  }
+
+  void go(long room) const {
+    const long D = model.width, H = model.hidden, queries = model.heads * D, all = queries + 2 * model.kv_heads * D;
+    const long F = filled(model.intermediate);
+    float *x = (float *)scratch.x.at, *attended = (float *)scratch.attended.at;
+    long n = step.tokens;
+    for (long row = first(n); row < end(n); row++)
+      for (long at = 0; at < H; at++) x[row * H + at] = from_bf16(model.embedding[step.token_ids[row] * H + at]);
+    for (long at = 0; at < model.layers; at++) {
+      const Layer &layer = model.layer[at];
+      norm(x, n, layer.attention_norm, layer.qkv.kind);
+      meet();
+      multiply(layer.qkv, rows(H), n, thread, threads, false, Store{(float *)scratch.qkv.at, all, all});
+      meet();
+      turn(layer, step.keys[at], step.values[at]);
+      meet();
+      attend(layer, step.keys[at], step.values[at], room);
+      meet();
+      if (at == model.layers - 1) {  // from here on, rows that nobody samples from matter to nobody
+        keep_sampled(x, H);
+        keep_sampled(attended, queries);
+        n = step.samples;
+        meet();
+      }
+      ready(attended, n, queries, layer.out.kind);
+      meet();
+      multiply(layer.out, rows(queries), n, thread, threads, false, Add{x, H, H});
+      meet();
+      norm(x, n, layer.feed_forward_norm, layer.gate_up.kind);
+      meet();
+      // The bfloat16 that the next layer reads cannot lie where this one reads: other threads are not done yet.
+      const bool narrow = layer.down.kind == BF16;
+      uint16_t *gated = (uint16_t *)scratch.gated.at;
+      multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{(float *)gated, narrow ? gated : nullptr, F});
+      meet();
+      Rows inputs = rows(model.intermediate);
+      if (narrow) {
+        inputs.bf16 = gated;
+      } else {
+        for (long row = first(n); row < end(n); row++) encode((float *)gated + row * F, F, INT8, inputs, row);
+        meet();
+      }
+      multiply(layer.down, inputs, n, thread, threads, false, Add{x, H, H});
+      meet();
+    }
+    norm(x, n, model.norm, model.head.kind);
+    if (step.hidden) memcpy(step.hidden + first(n) * H, (float *)scratch.normed.at + first(n) * H, (end(n) - first(n)) * H * sizeof(float));
+    meet();
+    multiply(model.head, rows(H), n, thread, threads, false, Store{step.logits, model.head.n, model.head.n});
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+int tr_sizes(int64_t *out) {  // of the records that Python fills in
+  out[0] = sizeof(Linear), out[1] = sizeof(Layer), out[2] = sizeof(Model), out[3] = sizeof(Step);
+  return 0;
+}
+
+void tr_pack_bf16(const uint16_t *weight, int64_t n, int64_t k, uint16_t *out) { pack<uint16_t, 2>(weight, n, k, out); }
+void tr_pack_int8(const int8_t *weight, int64_t n, int64_t k, int8_t *out) { pack<int8_t, 4>(weight, n, k, out); }
+
+void *tr_scratch_new() { return new (std::nothrow) Scratch; }
+void tr_scratch_free(void *scratch) { delete (Scratch *)scratch; }
+
+// Returns 0, or 1 where memory is short.
+int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
+  Scratch &scratch = *(Scratch *)scratch_;
+  const long T = step->tokens, D = model->width, wide = (D + 31) / 32 * 32, H = model->hidden;
+  const long all = (model->heads + 2 * model->kv_heads) * D, F = filled(model->intermediate);
+  long room = 0;
+  for (long i = 0; i < step->requests; i++) room = step->lengths[i] > room ? step->lengths[i] : room;
+  room = (room + 15) / 16 * 16;
+  long widest = filled(H > model->heads * D ? H : model->heads * D);
+  if (F > widest) widest = F;
+  try {
+    scratch.x.of<float>(T * H);
+    scratch.normed.of<float>(T * H);
+    scratch.qkv.of<float>(T * all);
+    scratch.queries.of<uint16_t>(T * model->heads * wide);
+    scratch.attended.of<float>(T * model->heads * D);
+    scratch.gated.of<float>(T * F);
+    scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
+    scratch.scores.of<float>(threads * 4 * room);
+    scratch.bf16.of<uint16_t>(T * widest);
+    scratch.hi.of<uint8_t>(T * widest);
+    scratch.lo.of<uint8_t>(T * widest);
+    scratch.scale.of<float>(T);
+    int32_t *slots = scratch.slots.of<int32_t>(step->requests * room);
+    for (long i = 0; i < step->requests; i++)
+      for (long at = 0; at < step->lengths[i]; at++)
+        slots[i * room + at] = (int32_t)(step->page_table[i * step->pages + at / step->page_size] * step->page_size + at % step->page_size);
+  } catch (const std::bad_alloc &) {
+    return 1;
+  }
+  Team::get().run(threads, [&](int thread) { Walk{*model, *step, scratch, thread, threads}.go(room); });
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,215 @@
+// Linear layers over packed weights: bfloat16 with bfloat16 activations, or int8 with 16-bit activations; sums in float32.
+//
+// A weight [N, K] lies in panels of 32 outputs, K filled up with zeros to a multiple of 32:
+//     bfloat16  [N / 32][K / 2][32][2]         int8  [N / 32][K / 4][32][4]
+// so that one vector holds 16 outputs by 2 (or 4) neighbours in K, which one instruction multiplies and adds up.
+//
+// An int8 product: x ~ scale * (256 hi + lo - 32768) with bytes hi, lo of a row's own scale, so that
+//     y = scale * weight_scale * (256 (sum hi w - 128 sum w) + sum lo w)
+// and both sums are exact integers. What is lost is the rounding of the weights.
+//
+// A row's result has the same order of additions whatever the other rows are.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace tokenrouter {
+
+constexpr int PANEL = 32;  // outputs
+constexpr int ROWS = 6;    // of x at a time: 6 rows by 4 vectors of sums fill the registers
+constexpr int BLOCK = 240; // rows whose x stays near while the weights go by
+
+inline long filled(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
+
+enum Kind { BF16 = 0, INT8 = 1 };
+
+struct Linear {
+  int32_t kind;
+  int32_t n;            // outputs
+  int32_t k;            // inputs
+  int32_t reserved;
+  const char *weight;   // packed
+  const float *scale;   // int8: by output, filled up
+  const float *sum;     // int8: sum of the quantised weights by output, filled up
+  const float *bias;    // by output, filled up; or null
+};
+
+// The rows that a linear layer reads, in the form that its kind wants.
+struct Rows {
+  long stride;      // elements from row to row: K filled up
+  uint16_t *bf16;   // [T, stride]
+  uint8_t *hi, *lo; // [T, stride]
+  float *scale;     // [T]
+};
+
+inline uint16_t to_bf16(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+inline float from_bf16(uint16_t x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float out;
+  __builtin_memcpy(&out, &bits, 4);
+  return out;
+}
+
+inline __mmask16 mask_of(long left) {
+  return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
+}
+
+// Writes one row in the form that a linear layer reads.
+inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
+  if (kind == BF16) {
+    uint16_t *out = to.bf16 + row * to.stride;
+    for (long at = 0; at < n; at += 16) {
+      __mmask16 mask = mask_of(n - at);
+      __m512 v = _mm512_maskz_loadu_ps(mask, x + at);
+      _mm256_mask_storeu_epi16(out + at, mask, (__m256i)_mm512_cvtneps_pbh(v));
+    }
+    for (long at = n; at < to.stride; at++) out[at] = 0;  // an infinity of another row would spoil the zeros it meets
+    return;
+  }
+  __m512 top = _mm512_setzero_ps();
+  for (long at = 0; at < n; at += 16)
+    top = _mm512_max_ps(top, _mm512_abs_ps(_mm512_maskz_loadu_ps(mask_of(n - at), x + at)));
+  float largest = _mm512_reduce_max_ps(top);
+  float scale = largest > 0 ? largest / 32767.0f : 1.0f;
+  to.scale[row] = scale;
+  __m512 by = _mm512_set1_ps(1.0f / scale);
+  const __m512i zero = _mm512_set1_epi32(32768), byte = _mm512_set1_epi32(255);
+  for (long at = 0; at < n; at += 16) {
+    __mmask16 mask = mask_of(n - at);
+    __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + at), by);
+    __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(v), zero);
+    q = _mm512_min_epi32(_mm512_max_epi32(q, _mm512_setzero_si512()), _mm512_set1_epi32(65535));
+    long to_at = row * to.stride + at;
+    _mm_mask_storeu_epi8(to.hi + to_at, mask, _mm512_cvtepi32_epi8(_mm512_srli_epi32(q, 8)));
+    _mm_mask_storeu_epi8(to.lo + to_at, mask, _mm512_cvtepi32_epi8(_mm512_and_epi32(q, byte)));
+  }
+}
+
+inline int32_t four(const void *at) {
+  int32_t out;
+  __builtin_memcpy(&out, at, 4);
+  return out;
+}
+
+// M rows by P panels: sums [M][2 P] of 16 outputs each.
+template <int M, int P>
+inline void products_bf16(const Linear &by, const Rows &x, long row, long panel, __m512 (&sums)[M][2 * P]) {
+  const long k = filled(by.k), size = k * PANEL * 2;
+  const char *w = by.weight + panel * size;
+  const uint16_t *a = x.bf16 + row * x.stride;
+  for (int m = 0; m < M; m++)
+    for (int v = 0; v < 2 * P; v++) sums[m][v] = _mm512_setzero_ps();
+  for (long at = 0; at < k / 2; at++) {
+    __m512bh weight[2 * P];
+    for (int p = 0; p < P; p++) {
+      weight[2 * p] = (__m512bh)_mm512_loadu_si512(w + p * size + at * 128);
+      weight[2 * p + 1] = (__m512bh)_mm512_loadu_si512(w + p * size + at * 128 + 64);
+    }
+    for (int m = 0; m < M; m++) {
+      __m512bh pair = (__m512bh)_mm512_set1_epi32(four(a + m * x.stride + 2 * at));
+      for (int v = 0; v < 2 * P; v++) sums[m][v] = _mm512_dpbf16_ps(sums[m][v], pair, weight[v]);
+    }
+  }
+}
+
+template <int M, int P>
+inline void products_int8(const Linear &by, const Rows &x, long row, long panel, __m512 (&sums)[M][2 * P]) {
+  const long k = filled(by.k), size = k * PANEL;
+  const char *w = by.weight + panel * size;
+  __m512i high[M][2 * P], low[M][2 * P];
+  for (int m = 0; m < M; m++)
+    for (int v = 0; v < 2 * P; v++) high[m][v] = low[m][v] = _mm512_setzero_si512();
+  for (long at = 0; at < k / 4; at++) {
+    __m512i weight[2 * P];
+    for (int p = 0; p < P; p++) {
+      weight[2 * p] = _mm512_loadu_si512(w + p * size + at * 128);
+      weight[2 * p + 1] = _mm512_loadu_si512(w + p * size + at * 128 + 64);
+    }
+    for (int m = 0; m < M; m++) {
+      __m512i hi = _mm512_set1_epi32(four(x.hi + (row + m) * x.stride + 4 * at));
+      __m512i lo = _mm512_set1_epi32(four(x.lo + (row + m) * x.stride + 4 * at));
+      for (int v = 0; v < 2 * P; v++) {
+        high[m][v] = _mm512_dpbusd_epi32(high[m][v], hi, weight[v]);
+        low[m][v] = _mm512_dpbusd_epi32(low[m][v], lo, weight[v]);
+      }
+    }
+  }
+  for (int m = 0; m < M; m++)
+    for (int v = 0; v < 2 * P; v++) {
+      long at = panel * PANEL + v * 16;
+      __m512 sum = _mm512_loadu_ps(by.sum + at);
+      __m512 above = _mm512_fnmadd_ps(sum, _mm512_set1_ps(128.0f), _mm512_cvtepi32_ps(high[m][v]));
+      __m512 whole = _mm512_fmadd_ps(above, _mm512_set1_ps(256.0f), _mm512_cvtepi32_ps(low[m][v]));
+      __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(by.scale + at), _mm512_set1_ps(x.scale[row + m]));
+      sums[m][v] = _mm512_mul_ps(whole, scale);
+    }
+}
+
+template <int M, int P, class End>
+inline void tile(const Linear &by, const Rows &x, long row, long panel, const End &end) {
+  __m512 sums[M][2 * P];
+  if (by.kind == BF16)
+    products_bf16<M, P>(by, x, row, panel, sums);
+  else
+    products_int8<M, P>(by, x, row, panel, sums);
+  if (by.bias)
+    for (int v = 0; v < 2 * P; v++) {
+      __m512 bias = _mm512_loadu_ps(by.bias + panel * PANEL + v * 16);
+      for (int m = 0; m < M; m++) sums[m][v] = _mm512_add_ps(sums[m][v], bias);
+    }
+  for (int m = 0; m < M; m++) end.template take<P>(row + m, panel * PANEL, sums[m]);
+}
+
+template <int P, class End>
+inline void strip(const Linear &by, const Rows &x, long row, long rows, long panel, const End &end) {
+  const long most = by.kind == BF16 ? ROWS : ROWS / 2;
+  for (long parts = (rows + most - 1) / most; parts > 0; parts--) {
+    long m = (rows + parts - 1) / parts;
+    switch (m) {
+      case 1: tile<1, P>(by, x, row, panel, end); break;
+      case 2: tile<2, P>(by, x, row, panel, end); break;
+      case 3: tile<3, P>(by, x, row, panel, end); break;
+      case 4: tile<4, P>(by, x, row, panel, end); break;
+      case 5: tile<5, P>(by, x, row, panel, end); break;
+      default: tile<6, P>(by, x, row, panel, end); break;
+    }
+    row += m;
+    rows -= m;
+  }
+}
+
+// One thread's share of y = x weight^T: `end` takes the sums of 32 P outputs of one row at a time. `paired` keeps panels 2 i
+// and 2 i + 1 together.
+template <class End>
+inline void multiply(const Linear &by, const Rows &x, long rows, int thread, int threads, bool paired, const End &end) {
+  const long panels = filled(by.n) / PANEL;
+  const long unit = paired ? 2 : 1, units = panels / unit;
+  const long first = units * thread / threads * unit, last = units * (thread + 1) / threads * unit;
+  for (long begin = 0; begin < rows; begin += BLOCK) {
+    const long here = rows - begin < BLOCK ? rows - begin : BLOCK;
+    long panel = first;
+    for (; panel + 2 <= last; panel += 2) strip<2>(by, x, begin, here, panel, end);
+    if (panel < last) strip<1>(by, x, begin, here, panel, end);
+  }
+}
+
+// Packs rows [n, k] of bfloat16 or int8 as above.
+template <class T, int DEPTH>
+inline void pack(const T *weight, long n, long k, T *out) {
+  const long width = filled(k);
+  for (long row = 0; row < filled(n); row++) {
+    T *panel = out + row / PANEL * PANEL * width + row % PANEL * DEPTH;
+    for (long at = 0; at < width; at++) {
+      T value = row < n && at < k ? weight[row * k + at] : T(0);
+      panel[at / DEPTH * PANEL * DEPTH + at % DEPTH] = value;
+    }
+  }
+}
+
+}  // namespace tokenrouter
