@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from math import floor, log1p
 from pathlib import Path
 
 import msgspec
@@ -68,9 +69,10 @@ PROBABILITIES = (0.05, 0.1, 0.35)
 COUNTS = (1, 2, 4, 8, 16)
 MOST_ACTIVE = max(COUNTS)
 NO_WAIT_MS = 60_000.0  # so that only windows decide
-EFFORT = Effort(2, 24, 600.0, (192,))  # about the context of a request half-way
+EFFORT = Effort(2**0.5, 32, 1500.0, (192,))  # about the context of a request half-way
 PATIENCE_S = 180.0  # for the first tokens of a group
-TOKENS = 300  # of a request
+SAMPLING = Sampling(max_tokens=300, ignore_eos=True)  # of a request
+DRAWS = 64  # of the geometric law, by its quantiles
 QUIET = 0.3  # load above the busy processes that are the server's own, by core
 
 
@@ -194,13 +196,15 @@ def covered(models: list[ModelTimes], n: int) -> bool:
 
 
 def timed(plan: s.Plan, p: float, n: int) -> list[ModelTimes]:
-    """Return the step times of batches up to n: on average (1 - p) / p tokens of small lie between two of large's, and one the other way."""
+    """Return the step times of batches up to n. A request comes back to large with a geometric number of small's tokens, from 0 on, and to small with one."""
     settings = Settings(threads=share_of_cores(len(plan.models)), windows="off")
     windows = msgspec.structs.replace(
         plan.windows, max_active=n, table=[[1] * n for _ in plan.models]
     )
-    plan = msgspec.structs.replace(plan, windows=windows)
-    return step_times(plan, settings, EFFORT, [1.0, (1 - p) / p], say)
+    params = [msgspec.structs.replace(param, value=p) for param in plan.params]
+    plan = msgspec.structs.replace(plan, windows=windows, params=params)
+    runs = [floor(log1p(-(at + 0.5) / DRAWS) / log1p(-p)) for at in range(DRAWS)]
+    return step_times(plan, settings, EFFORT, [[1], runs], SAMPLING, say)
 
 
 async def measure(
@@ -256,9 +260,7 @@ class Clients:
     async def ask(self, at: int) -> None:
         """Ask for ever."""
         while True:
-            sampling = Sampling(
-                seed=next(self.seeds), temperature=1.0, top_k=50, max_tokens=TOKENS, ignore_eos=True
-            )
+            sampling = msgspec.structs.replace(SAMPLING, seed=next(self.seeds))
             prompt = self.prompts[at % len(self.prompts)]
             ticket = self.client.submit(prompt, sampling, {"p": self.p})
             try:

@@ -17,7 +17,7 @@ replace = msgspec.structs.replace
 
 
 def figure(ms):
-    return Figure(median=ms, low=ms * 0.9, high=ms * 1.1, n=9)
+    return Figure(mean=ms, median=ms, low=ms * 0.9, high=ms * 1.1, n=9)
 
 
 def times(plan, at, idle, busy):
@@ -42,7 +42,7 @@ def profile_of(
     plan, moves=((0, 0, False, 1, 30), (0, 1, True, 0, 70), (1, 0, True, 0, 30)), busy=(2.0, 1.25)
 ):
     return Profile(
-        profile_version=1,
+        profile_version=2,
         producer="tests",
         created="2026-11-29T12:00:00Z",
         program_hash=plan.program_hash,

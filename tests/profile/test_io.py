@@ -34,9 +34,9 @@ def test_the_published_schema_is_that_of_the_structs_and_takes_a_profile():
     [
         (lambda d: b"{", "not JSON: "),
         (lambda d: b"{}", "not a profile, since it has no `profile_version`"),
-        (lambda d: d.replace(b'"profile_version":1', b'"profile_version":9'), "profile version 9; "),
+        (lambda d: d.replace(b'"profile_version":2', b'"profile_version":9'), "profile version 9; "),
         (lambda d: d.replace(b'"cores":2', b'"cores":"two"'), "not a valid profile: expected `int`, got `str` at `machine.cores`"),
-        (lambda d: d.replace(b'"median":4.0', b'"median":-4.0', 1), "`small` has a time that is none; run `trc profile` again"),
+        (lambda d: d.replace(b'"mean":4.0', b'"mean":-4.0', 1), "`small` has a time that is none; run `trc profile` again"),
         (lambda d: d.replace(b'"by":1', b'"by":7', 1), "`small` is slowed by a model that is none"),
         (lambda d: d.replace(b'"requests":10', b'"requests":0'), "`ways` counts no request"),
         (lambda d: d.replace(b'"to":1', b'"to":5', 1), "`ways.moves` has an entry that is none"),

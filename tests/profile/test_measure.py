@@ -63,7 +63,7 @@ def test_a_request_comes_back_with_as_many_tokens_as_it_was_away_for(name, unsee
             return runner.run(chunks, hidden=hidden)
 
     stepper = Stepper(plan, 0, Settings(), Watched())
-    stepper.load(3, 20, unread=9)
+    stepper.load(3, 20, unread=(9,))
     sizes = Counter()
     for _ in range(60):
         stepper.step()
@@ -88,14 +88,22 @@ def test_a_stay_that_the_end_of_a_request_cut_short_has_no_length():
 
 
 def test_what_was_written_elsewhere_between_two_tokens_of_a_model_is_what_it_must_read():
-    def written(*models):
-        tokens = [SimpleNamespace(model=model) for model in models]
+    def written(*models, asked_back=()):
+        owners = [*models[1:], models[-1]]
+        tokens = [
+            SimpleNamespace(
+                model=model, state=SimpleNamespace(owner=1 - model if at in asked_back else owner)
+            )
+            for at, (model, owner) in enumerate(zip(models, owners, strict=True))
+        ]
         return SimpleNamespace(tokens=tokens)
 
     done = [written(0, 0, 0, 1, 0, 0, 1, 1, 0), written(1, 0, 0, 0, 0, 1, 0)]
 
     # Model 0 comes back to 1, 2 and 1 tokens, and once to the first; model 1 to 3, 2 and 4.
-    assert unread(done, 3) == [pytest.approx(5 / 4), pytest.approx(3.0), 1.0]
+    assert unread(done, 3) == [[1, 1, 1, 2], [2, 3, 4], [1]]
+    # Model 1 left after the second of its two tokens in a row, and came back to nothing.
+    assert unread([written(0, 1, 1, 0, asked_back=(1,))], 2) == [[2], [0, 1]]
 
 
 def test_what_no_pool_holds_is_not_measured():
@@ -153,12 +161,43 @@ def test_sizes_of_batches_reach_the_largest():
     assert sizes(1, 2) == [1]
     assert sizes(16, 2) == [1, 2, 4, 8, 16]
     assert sizes(20, 4) == [1, 4, 16, 20]
+    assert sizes(16, 2**0.5) == [1, 2, 3, 4, 6, 8, 11, 16]
 
 
-def test_a_figure_is_a_median_with_quartiles():
-    found = figure([5.0, 1.0, 2.0, 3.0, 4.0])
+def test_a_figure_is_a_mean_and_a_median_with_quartiles():
+    found = figure([5.0, 1.0, 2.0, 3.0, 4.5])
 
-    assert (found.low, found.median, found.high, found.n) == (2.0, 3.0, 4.0, 5)
+    assert (found.low, found.median, found.high, found.n) == (2.0, 3.0, 4.5, 5)
+    assert found.mean == 3.1
+
+
+def test_a_step_that_something_else_interrupted_is_left_out_of_the_mean():
+    found = figure([5.0, 1.0, 2.0, 3.0, 4.0, 80.0])
+
+    assert (found.mean, found.n) == (3.0, 6)
+
+
+def test_requests_come_back_with_each_number_of_tokens_as_often():
+    plan = toy.ping_pong(capacity=8192)
+    runner, seen = toy.toys(plan, 8192)[0], Counter()
+
+    class Watched:
+        capacity_tokens = runner.capacity_tokens
+
+        def run(self, chunks, *, hidden):
+            seen.update(chunk.n for chunk in chunks if chunk.samples)
+            return runner.run(chunks, hidden=hidden)
+
+    stepper = Stepper(plan, 0, Settings(), Watched())
+    stepper.load(2, 21, unread=(2, 4, 11))
+    seen.clear()
+    for _ in range(60):
+        stepper.step()
+
+    returns = [seen.pop(n) for n in (2, 4, 11)]
+    assert set(seen) <= {1}  # of one that stayed
+    assert min(returns) > 10
+    assert max(returns) - min(returns) <= 2
 
 
 POLICY = """route 1

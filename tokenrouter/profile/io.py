@@ -124,7 +124,8 @@ def _ways(ways: Ways, n: int) -> Iterator[str]:
 
 def _sound(figure: Figure) -> bool:
     times = (figure.low, figure.median, figure.high)
-    return all(isfinite(t) and t > 0 for t in times) and sorted(times) == list(times)
+    sound = all(isfinite(t) and t > 0 for t in (*times, figure.mean))
+    return sound and sorted(times) == list(times)
 
 
 def encode(profile: Profile) -> str:

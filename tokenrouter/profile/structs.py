@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROFILE_VERSION = 1
+PROFILE_VERSION = 2
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +28,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A time with its spread."""
 
+    mean: float  # ms, over all but steps that something else interrupted
     median: float  # ms
     low: float  # lower quartile, ms
     high: float  # upper quartile, ms
@@ -57,7 +58,9 @@ class ModelTimes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: str  # as in the plan
     fingerprint: str  # as in the plan
     dtype: str  # that it ran in
-    unread: int = 1  # tokens of others with which a request came back, all read in the same step
+    unread: tuple[int, ...] = (
+        1,
+    )  # tokens of others with which a request came back, read in the same step; as quantiles
     steps: list[StepTime]  # by context, then batch, ascending
     slowed: list[
         Slowed

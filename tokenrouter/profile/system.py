@@ -172,7 +172,7 @@ def by_size(model: ModelTimes, sizes: int) -> list[float]:
     curves = []
     for context in sorted({step.context for step in model.steps}):
         points = sorted(
-            (step.batch, step.idle.median) for step in model.steps if step.context == context
+            (step.batch, step.idle.mean) for step in model.steps if step.context == context
         )
         b, ms = np.array([p[0] for p in points]), np.array([p[1] for p in points])
         wanted = np.arange(1, sizes + 1)
@@ -190,9 +190,9 @@ def busy_sets(models: Sequence[ModelTimes]) -> list[BusySet]:
     measured: dict[tuple[int, int], list[float]] = {}
     for at, model in enumerate(models):
         short = min(step.context for step in model.steps)
-        alone = {step.batch: step.idle.median for step in model.steps if step.context == short}
+        alone = {step.batch: step.idle.mean for step in model.steps if step.context == short}
         for slow in model.slowed:
-            rate = min(1.0, max(SLOWEST, alone[slow.batch] / slow.step.median))
+            rate = min(1.0, max(SLOWEST, alone[slow.batch] / slow.step.mean))
             measured.setdefault((at, slow.by), []).append(rate)
     factors = {pair: fmean(rates) for pair, rates in measured.items()}
     factors = {pair: 1.0 if rate > 1 - UNSLOWED else rate for pair, rate in factors.items()}

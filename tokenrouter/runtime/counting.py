@@ -17,6 +17,7 @@ from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.row import Row
 
 MOST_RUN = 256  # steps; longer runs are counted as this long
+QUANTILES = 32  # of the tokens of others that a request brings when it comes back
 
 Lengths = dict[int, Counter[int]]
 
@@ -51,7 +52,7 @@ class Counts:
 
 def count(
     engine: Engine, prompts: Sequence[list[int]], sampling: Sampling, name: str
-) -> tuple[Ways, list[float]]:
+) -> tuple[Ways, list[list[int]]]:
     """Return how requests moved between models, and by model what they had to read on coming back; raises RequestRefused."""
     plan = engine.plan
     counts = Counts(engine)
@@ -124,19 +125,30 @@ def stay_lengths(done: Sequence[Completion]) -> dict[tuple[int, int], Counter[in
     return dict(out)
 
 
-def unread(done: Sequence[Completion], n_models: int) -> list[float]:
-    """Return by model how many tokens of others a request brings, on average, when it comes back; 1 where none did."""
+def unread(done: Sequence[Completion], n_models: int) -> list[list[int]]:
+    """Return by model how many tokens of others requests bring when they come back, as quantiles; one token where none did.
+
+    It may be none: the one that was asked may have asked back.
+    """
     gaps: list[list[int]] = [[] for _ in range(n_models)]
     for each in done:
         for model, own in enumerate(gaps):
-            gap = 0
+            gap, left = 0, False
             for token in each.tokens:
                 if token.model != model:
                     gap += 1
-                elif gap:
+                    continue
+                if gap or left:
                     own.append(gap)
-                    gap = 0
-    return [sum(own) / len(own) if own else 1.0 for own in gaps]
+                gap, left = 0, token.state.owner != model
+    return [quantiles(own) for own in gaps]
+
+
+def quantiles(values: list[int]) -> list[int]:
+    """Return up to so many values that stand for equal shares of all, ascending; 1 where there are none."""
+    ordered = sorted(values) or [1]
+    n = min(QUANTILES, len(ordered))
+    return [ordered[(2 * at + 1) * len(ordered) // (2 * n)] for at in range(n)]
 
 
 def _listed(lengths: Counter[int]) -> list[int]:

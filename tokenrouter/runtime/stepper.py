@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence as Some
 
 import msgspec
 
@@ -45,15 +46,21 @@ class Stepper:
         self.subserver = subserver(
             plan, model, self.runner, self._send, _now_ms, settings=self.settings
         )
-        self.batch = self.context = self.steps = self.last = 0
-        self.unread, self.room = 1, ROOM
+        self.batch = self.context = self.last = 0
+        self.room = ROOM
+        self.unread: Some[int] = (
+            1,
+        )  # tokens of others with which requests come back, each as often
+        self.sampling = Sampling()
         self.random = random.Random(0)
+        self._deck: list[int] = []
+        self._written_out = False  # whether a request is near the most that it may write
 
     def _send(self, to: int, message: ToSubserver | ToFrontEnd) -> None:
         if isinstance(message, Handoff):
             self.left.append(message)
 
-    def fits(self, batch: int, context: int, unread: int = 1) -> bool:
+    def fits(self, batch: int, context: int, unread: Some[int] = (1,)) -> bool:
         """Return whether the pool and the model's context hold such a batch."""
         pool = self.subserver.scheduler.pool.total
         size = self.plan.memory.page_size
@@ -61,10 +68,19 @@ class Stepper:
         whole = context + _room(unread)
         return batch * -(-whole // size) <= pool and whole < longest
 
-    def load(self, batch: int, context: int, unread: int = 1) -> None:
-        """Replace all requests by `batch` others that have read `context` tokens each, and come back with `unread`."""
-        self.unread, self.room = unread, _room(unread)
-        self.batch, self.context, self.steps = batch, context, 0
+    def load(
+        self,
+        batch: int,
+        context: int,
+        unread: Some[int] = (1,),
+        sampling: Sampling = Sampling(),  # noqa: B008 - it is frozen
+    ) -> None:
+        """Replace all requests by `batch` others that have read `context` tokens each, and come back with some of `unread`."""
+        if unread != self.unread:
+            self._deck.clear()
+        self.unread, self.sampling, self.room = unread, sampling, _room(unread)
+        self.batch, self.context, self._written_out = batch, context, False
+        self.left.clear()
         for request in list(self.subserver.scheduler.sequences):
             self.subserver.receive(Abort(request=request))
         self._fill()
@@ -76,7 +92,8 @@ class Stepper:
         while len(scheduler.sequences) < self.batch:
             self.last += 1
             self.subserver.receive(self._admit(self.last))
-        while scheduler.held():  # those that leave meanwhile come back when all are there
+        # Those that leave meanwhile come back when all are there.
+        while any(s.owned and s.cached < s.n_prompt for s in scheduler.sequences.values()):
             self.subserver.step()
         self._return()
 
@@ -86,11 +103,15 @@ class Stepper:
         if not self.plan.programs[self.model].rules:  # it only lends
             home = next(at for at in range(n) if at != self.model)
             state = msgspec.structs.replace(state, home=home, remaining=FOREVER)
-        size = self.plan.tokenizer.size
+        sampling = msgspec.structs.replace(
+            self.sampling, max_tokens=self.room, ignore_eos=True, seed=request
+        )
+        # A batch made anew has the same prompts, which are known: nobody waits for them to be read.
+        known = random.Random(request % self.batch)
         return Admit(
             request=request,
-            prompt=[self.random.randrange(size) for _ in range(self.context)],
-            sampling=Sampling(max_tokens=self.room, ignore_eos=True, seed=request),
+            prompt=[known.randrange(self.plan.tokenizer.size) for _ in range(self.context)],
+            sampling=sampling,
             params=[float(param.value) for param in self.plan.params],
             state=state,
             epochs=[1] * n,
@@ -98,16 +119,20 @@ class Stepper:
 
     def step(self) -> float:
         """Run one step of the whole batch and return what it took, ms."""
-        self.steps += 1
-        if self.steps >= self.room // (1 + self.unread):
-            self.load(self.batch, self.context, self.unread)
-        elif len(self.subserver.scheduler.sequences) < self.batch:
+        sequences = self.subserver.scheduler.sequences
+        if self._written_out:
+            self.load(self.batch, self.context, self.unread, self.sampling)
+        elif len(sequences) < self.batch:
             self._fill()
         begin = time.perf_counter()
         ran = self.subserver.step()
         took = 1000 * (time.perf_counter() - begin)
         assert ran, "a full batch was not due"
-        self._return()
+        longest = max((sequence.n_output for sequence in sequences.values()), default=0)
+        # Found before any comes back with tokens that no step would read.
+        self._written_out = longest + max(self.unread) + 2 >= self.room
+        if not self._written_out:
+            self._return()
         return took
 
     def _return(self) -> None:
@@ -117,11 +142,12 @@ class Stepper:
             if handoff.request not in self.subserver.scheduler.sequences:
                 # A request without pages to come back to is forgotten by the sender; another takes its place.
                 continue
+            unread = self._drawn()
             end = handoff.start + len(handoff.tokens)
             state = msgspec.structs.replace(
                 handoff.state,
                 owner=self.model,
-                position=handoff.state.position + self.unread,
+                position=handoff.state.position + unread,
                 since_switch=0,
                 tried=0,
                 home=None,
@@ -133,18 +159,22 @@ class Stepper:
                     request=handoff.request,
                     epoch=self.subserver.epoch,
                     start=end,
-                    tokens=[
-                        self.random.randrange(self.plan.tokenizer.size) for _ in range(self.unread)
-                    ],
-                    seen=[end + self.unread] * len(handoff.seen),
+                    tokens=[self.random.randrange(self.plan.tokenizer.size) for _ in range(unread)],
+                    seen=[end + unread] * len(handoff.seen),
                     state=state,
                 )
             )
 
+    def _drawn(self) -> int:
+        """Return with how many tokens a request comes back: each number of `unread` once before any comes again."""
+        if not self._deck:
+            self._deck = self.random.sample(self.unread, len(self.unread))
+        return self._deck.pop()
 
-def _room(unread: int) -> int:
+
+def _room(unread: Some[int]) -> int:
     """Return how many tokens a request may write."""
-    return max(ROOM, RETURNS * (1 + unread))
+    return max(ROOM, RETURNS * (1 + sum(unread) // len(unread)) + 2 * max(unread))
 
 
 def _now_ms() -> float:

@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from tokenrouter.errors import TokenRouterError
+from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.process import follow
 from tokenrouter.runtime.settings import Boot
 from tokenrouter.runtime.stepper import Stepper
@@ -27,7 +28,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     do: Literal["fits", "time", "spin", "stop"]
     batch: int = 1
     context: int = 1
-    unread: int = 1  # tokens of others with which a request comes back
+    unread: tuple[int, ...] = (1,)  # tokens of others with which requests come back, each as often
+    sampling: Sampling = Sampling()  # of all requests
     steps: int = 1  # to be timed
     most_ms: float = 0.0  # after which no further step is begun
 
@@ -43,6 +45,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 decode = msgspec.json.Decoder(Order).decode
 WARM = 2  # steps that are not timed
+LEAST = 4  # that are
 
 
 def main(argv: list[str]) -> int:
@@ -79,19 +82,19 @@ def tell(answer: Answer) -> None:
 
 
 def timed(stepper: Stepper, order: Order) -> list[float]:
-    """Return the times of steps under a load; at least three of them."""
-    stepper.load(order.batch, order.context, order.unread)
+    """Return the times of steps under a load; a few at least."""
+    stepper.load(order.batch, order.context, order.unread, order.sampling)
     for _ in range(WARM):
         stepper.step()
     took: list[float] = []
-    while len(took) < 3 or (len(took) < order.steps and sum(took) < order.most_ms):
+    while len(took) < LEAST or (len(took) < order.steps and sum(took) < order.most_ms):
         took.append(stepper.step())
     return took
 
 
 def spin(stepper: Stepper, order: Order) -> None:
     """Step until another order waits; answers when the load is on, and again when it is off."""
-    stepper.load(order.batch, order.context, order.unread)
+    stepper.load(order.batch, order.context, order.unread, order.sampling)
     tell(Answer())
     while not select.select([sys.stdin.buffer], [], [], 0)[0]:
         stepper.step()

@@ -20,6 +20,7 @@ import msgspec
 from tokenrouter.models import ModelError
 from tokenrouter.plan.structs import Plan
 from tokenrouter.profile.structs import Figure, ModelTimes, Slowed, StepTime
+from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.scheduler import RETURN
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import Answer, Order
@@ -30,6 +31,7 @@ MOST_UNREAD = (
     RETURN - 4
 )  # tokens with which a request comes back; longer absences are timed as this long
 
+FAR = 3.0  # quartile distances above the upper one: a step that something else interrupted
 BUSY_BATCH = 8  # of the models that are kept busy, and at which pairs are measured
 
 Say = Callable[[str], None]
@@ -38,22 +40,25 @@ Say = Callable[[str], None]
 class Effort(msgspec.Struct, frozen=True):
     """How much is measured."""
 
-    factor: int  # between batch sizes
+    ratio: float  # between batch sizes
     steps: int  # of one point, at most
     most_ms: float  # of one point, about
     contexts: tuple[int, ...] = CONTEXTS  # ascending; the first one beside busy models too
 
 
-FULL = Effort(2, 40, 1500.0)
-QUICK = Effort(8, 8, 250.0)
+FULL = Effort(2**0.5, 40, 1500.0)
+QUICK = Effort(8.0, 8, 250.0)
 
 
 class Worker:
     """A process that steps one model."""
 
-    def __init__(self, boot: Path, model: int, name: str, unread: int) -> None:
+    def __init__(
+        self, boot: Path, model: int, name: str, unread: tuple[int, ...], sampling: Sampling
+    ) -> None:
         self.name = name
         self.unread = unread
+        self.sampling = sampling
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tokenrouter.runtime.stepping", str(boot), str(model)],
             stdin=subprocess.PIPE,
@@ -78,7 +83,7 @@ class Worker:
         """Tell the process what to do."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # the answer that does not come will tell
-            order = msgspec.structs.replace(order, unread=self.unread)
+            order = msgspec.structs.replace(order, unread=self.unread, sampling=self.sampling)
             self.process.stdin.write(msgspec.json.encode(order) + b"\n")
             self.process.stdin.flush()
 
@@ -94,11 +99,17 @@ class Worker:
 
 
 def step_times(
-    plan: Plan, settings: Settings, effort: Effort, unread: Sequence[float], say: Say
+    plan: Plan,
+    settings: Settings,
+    effort: Effort,
+    unread: Sequence[list[int]],
+    sampling: Sampling,
+    say: Say,
 ) -> list[ModelTimes]:
     """Return the step times of every model; raises ModelError.
 
-    `unread`, by model, is how many tokens of others a request brings when it comes back: they are read in the same step.
+    `unread`, by model, is how many tokens of others requests bring when they come back, each number as often: they are read
+    in the same step.
     """
     with tempfile.TemporaryDirectory(prefix="trc-") as directory:
         boot = Path(directory) / "boot.json"
@@ -108,8 +119,9 @@ def step_times(
         workers: list[Worker] = []
         try:
             for at, model in enumerate(plan.models):
-                returns = min(round(unread[at]), MOST_UNREAD, model.context // 16)
-                workers.append(Worker(boot, at, model.name, max(1, returns)))
+                most = max(1, min(MOST_UNREAD, model.context // 16))
+                returns = tuple(min(n, most) for n in unread[at])
+                workers.append(Worker(boot, at, model.name, returns, sampling))
             for worker in workers:
                 say(f"loading {worker.name}")
                 worker.dtype = worker.answer().dtype
@@ -124,7 +136,7 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
     others = [other for place, other in enumerate(workers) if place != at]
     short = min(effort.contexts[0], max(1, model.context // 4))
     longer = [min(context, max(2, model.context // 2)) for context in effort.contexts[1:]]
-    grid = sizes(plan.windows.max_active, effort.factor)
+    grid = sizes(plan.windows.max_active, effort.ratio)
     steps = []
     for context in (short, *longer):
         for batch in grid:
@@ -197,18 +209,26 @@ def _busy(workers: Sequence[Worker], batch: int, context: int) -> Iterator[None]
         worker.answer()
 
 
-def sizes(most: int, factor: int) -> list[int]:
-    """Return the batch sizes that are measured: powers of the factor, and the largest."""
-    out = [1]
-    while out[-1] * factor < most:
-        out.append(out[-1] * factor)
-    return out if most == 1 else [*out, most]
+def sizes(most: int, ratio: float) -> list[int]:
+    """Return the batch sizes that are measured: powers of the ratio, rounded, and the largest."""
+    out, wanted = [1], 1.0
+    while (wanted := wanted * ratio) < most:
+        if round(wanted) > out[-1]:
+            out.append(round(wanted))
+    return out if out[-1] == most else [*out, most]
 
 
 def figure(ms: list[float]) -> Figure:
-    """Return the median and the quartiles of some times."""
+    """Return the mean, the median and the quartiles of some times; the mean leaves out what lies far beyond the quartiles."""
     low, median, high = statistics.quantiles(ms, n=4, method="inclusive")
-    return Figure(median=_digits(median), low=_digits(low), high=_digits(high), n=len(ms))
+    usual = [t for t in ms if t <= high + FAR * (high - low)]
+    return Figure(
+        mean=_digits(statistics.fmean(usual)),
+        median=_digits(median),
+        low=_digits(low),
+        high=_digits(high),
+        n=len(ms),
+    )
 
 
 def _digits(ms: float) -> float:

@@ -58,7 +58,7 @@ def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) 
     sampling = Sampling(max_tokens=wanted.max_tokens, temperature=wanted.temperature)
     ways, unread = count(engine, prompts, sampling, wanted.name)
     del engine  # its models would lie beside those that are timed
-    models = step_times(plan, settings, QUICK if wanted.quick else FULL, unread, say)
+    models = step_times(plan, settings, QUICK if wanted.quick else FULL, unread, sampling, say)
     return Profile(
         profile_version=PROFILE_VERSION,
         producer=f"tokenrouter {__version__}",
