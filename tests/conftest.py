@@ -10,6 +10,9 @@ import re
 
 import pytest
 
+# Kernels run in Triton's interpreter, which is chosen when triton is first imported, whoever does that.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 
 def pytest_addoption(parser):
     parser.addoption(

@@ -144,11 +144,11 @@ class Evaluator:
         slot = self.window_slot[at]
         found = []
         for row, x in zip(step.rows, of.tolist(), strict=True):
-            last = self._last(row, slot, node.n, x)
+            last = self.remember(row, slot, node.n, x)
             found.append(aggregate(node.kind, node.n, last))
         return step.column(found)
 
-    def _last(self, row: Row, slot: int, n: int, x: float) -> list[float]:
+    def remember(self, row: Row, slot: int, n: int, x: float) -> list[float]:
         """Append a value to a row's window and return the window; the request's own lists stay as they are."""
         if row.windows is row.sequence.state.windows:
             mine = self.model
