@@ -117,6 +117,7 @@ CODES: dict[str, Code] = {
     "TR4102": Code("warning", "ends of sequence that differ"),
     "TR4103": Code("warning", "chat templates that differ"),
     "TR4104": Code("error", "fewer rows than ids"),
+    "TR4105": Code("error", "ranks that cannot share a model"),
     # Heads
     "TR4201": Code("error", "a head's file that is not there"),
     "TR4202": Code("error", "a file that is no head"),

@@ -161,12 +161,19 @@ def test_a_directory_without_config_or_weights_is_told(bench, capsys):
         assert ("config.json" if name == "hollow" else "no weights") in err
 
 
-@pytest.mark.parametrize("wish", ["quantize int8", "tensor_parallel 2"])
+@pytest.mark.parametrize("wish", ["quantize int8"])
 def test_what_the_runtime_cannot_do_yet_is_refused_before_a_plan_is_written(bench, wish, capsys):
     policy = write(bench, "wish", bench.text(example("always_small")).replace("cost 1", wish))
 
     assert trc("compile", policy) == 1
     assert f"`{wish}` is not supported yet" in capsys.readouterr().err
+
+
+def test_ranks_that_share_a_model_stand_in_the_plan(bench, tmp_path):
+    text = bench.text(example("always_small")).replace("cost 1", "tensor_parallel 2")
+
+    assert trc("compile", write(bench, "shared", text), "-o", tmp_path / "plan.json") == 0
+    assert read(tmp_path / "plan.json").models[0].tensor_parallel == 2
 
 
 def test_vocabularies_that_differ_are_refused_with_the_first_id(bench, capsys):

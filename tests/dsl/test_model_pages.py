@@ -46,6 +46,7 @@ ODD = {
     "TR4102": ({"eos": (EOS, 0)}, None),
     "TR4103": ({}, other_template),
     "TR4104": ({}, fewer_rows),
+    "TR4105": ({}, None),  # tiny models have two key/value heads
 }
 
 

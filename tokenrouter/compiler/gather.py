@@ -36,10 +36,6 @@ def gather(auto: Automaton, base: Path) -> list[Facts]:
             raise ModelError(
                 f"model `{decl.name}`: `quantize {decl.quantize}` is not supported yet; leave it out"
             )
-        if decl.tensor_parallel != 1:
-            raise ModelError(
-                f"model `{decl.name}`: `tensor_parallel {decl.tensor_parallel}` is not supported yet; leave it out"
-            )
     return [_facts(decl.name, decl.use, base) for decl in auto.models]
 
 

@@ -6,6 +6,7 @@ Reports:
     TR4102  two models end a sequence by other ids; the union ends it here
     TR4103  two models come with other chat templates; one of them is used
     TR4104  a model has fewer rows than its tokenizer has ids
+    TR4105  a model that so many ranks cannot share
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import zip_longest
 from tokenrouter.compiler.facts import Facts
 from tokenrouter.compiler.ir import Automaton, ModelDecl
 from tokenrouter.diagnostics import Diagnostic, Label
+from tokenrouter.models.sharing import obstacle
 from tokenrouter.models.vocabulary import Vocabulary
 
 
@@ -26,6 +28,8 @@ def compare(auto: Automaton, facts: list[Facts]) -> list[Diagnostic]:
     for decl, fact in zip(auto.models, facts, strict=True):
         if fact.config.vocab_rows < len(fact.vocabulary.tokens):
             found.append(_short(decl, fact))
+        if decl.tensor_parallel > 1:
+            found += _unshared(decl, fact)
         if decl is not first:
             found += _pair(auto, first, known, decl, fact)
     return found
@@ -110,6 +114,23 @@ def _templates(auto: Automaton, first: ModelDecl, decl: ModelDecl) -> Diagnostic
         decl.span,
         (Label(first.span, f"`{first.name}` is declared here"),),
         help="name the one that you want by `template from MODEL`",
+    )
+
+
+def _unshared(decl: ModelDecl, fact: Facts) -> Iterator[Diagnostic]:
+    """TR4105."""
+    why = obstacle(fact.config, decl.tensor_parallel)
+    if why is None:
+        return
+    fitting = [n for n in range(decl.tensor_parallel, 0, -1) if obstacle(fact.config, n) is None]
+    yield Diagnostic(
+        "TR4105",
+        "error",
+        f"{decl.tensor_parallel} ranks cannot share `{decl.name}`: {why}",
+        decl.span,
+        help=f"write `tensor_parallel {fitting[0]}`"
+        if fitting and fitting[0] > 1
+        else "leave `tensor_parallel` out",
     )
 
 

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.models.config import read_config
+from tokenrouter.models.sharing import obstacle
 from tokenrouter.plan.structs import ClassIs, Model, Plan, TokenIn
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.heads import load_heads, refuse_python
 from tokenrouter.runtime.model import LanguageModel, load_model
+from tokenrouter.runtime.model.load import CPU
+from tokenrouter.runtime.model.parallel import Group
+from tokenrouter.runtime.ranks import Ranks
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Runner
 from tokenrouter.runtime.runner import ModelRunner
@@ -26,8 +30,45 @@ if TYPE_CHECKING:
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}  # bytes a value
 
 
-def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
-    """Return a model with its weights and its KV pool; raises ModelError, also where it is another than at compile time."""
+def load_runner(
+    plan: Plan, model: int, settings: Settings, directory: Path | None = None
+) -> ModelRunner:
+    """Return a model with its weights and its KV pool, its ranks included; raises ModelError and RankLost.
+
+    `directory` is one that only this user can enter, where ranks meet; one is made where there is none.
+    """
+    if plan.models[model].tensor_parallel == 1:
+        return load_part(plan, model, settings)
+    check(plan, model, settings)
+    ranks = Ranks(plan, model, settings, directory)
+    try:
+        runner = load_part(plan, model, settings, ranks.group)
+        ranks.wait()
+        ranks.group.connect(CPU)
+    except BaseException:
+        ranks.close()
+        raise
+    runner.ranks = ranks
+    return runner
+
+
+def load_part(
+    plan: Plan, model: int, settings: Settings, group: Group | None = None
+) -> ModelRunner:
+    """Return a model, or what one rank of a group has of it; raises ModelError."""
+    check(plan, model, settings)
+    loaded = load_model(
+        plan.models[model],
+        Path(settings.base),
+        dtype=settings.dtype,
+        deterministic=settings.deterministic,
+        group=group,
+    )
+    return wrap(plan, loaded)
+
+
+def check(plan: Plan, model: int, settings: Settings) -> None:
+    """Raise ModelError where a model is another than at compile time, or its ranks cannot share it."""
     meant, base = plan.models[model], Path(settings.base)
     if fingerprint(locate(meant.use, base)) != meant.fingerprint:
         raise ModelError(
@@ -35,13 +76,13 @@ def load_runner(plan: Plan, model: int, settings: Settings) -> ModelRunner:
             "(its config or vocabulary is another); compile the policy again"
         )
     _check_sizes(meant, base)
-    loaded = load_model(
-        meant,
-        base,
-        dtype=settings.dtype,
-        deterministic=settings.deterministic,
-    )
-    return wrap(plan, loaded)
+    if meant.tensor_parallel > 1:
+        fault = obstacle(read_config(locate(meant.use, base)), meant.tensor_parallel)
+        if fault:
+            raise ModelError(
+                f"model `{meant.name}` cannot be shared by {meant.tensor_parallel} ranks: {fault}; "
+                "compile the policy with another `tensor_parallel`"
+            )
 
 
 def _check_sizes(meant: Model, base: Path) -> None:

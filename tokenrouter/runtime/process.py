@@ -43,13 +43,14 @@ def main(argv: list[str]) -> int:
     name = boot.plan.models[model].name
     configure(boot.settings.log_format, boot.settings.log_level, name, marked=True)
     if boot.settings.threads is not None:
-        torch.set_num_threads(boot.settings.threads)
+        ranks = boot.plan.models[model].tensor_parallel
+        torch.set_num_threads(max(1, boot.settings.threads // ranks))
     addresses = [FRONT_END, *range(len(boot.plan.models))]
     endpoints = {address: endpoint(directory, address) for address in addresses}
     sockets = Sockets(model, endpoints, bytes.fromhex(boot.key))
     begun = time.monotonic()
     try:
-        runner = load.load_runner(boot.plan, model, boot.settings)
+        runner = load.load_runner(boot.plan, model, boot.settings, directory)
         subserver = load.subserver(
             boot.plan, model, runner, sockets.send, now_ms, settings=boot.settings, epoch=epoch
         )
@@ -59,12 +60,23 @@ def main(argv: list[str]) -> int:
         sockets.close()
         log.error("%s", reason)
         return 1
+    if runner.ranks is not None:
+        runner.ranks.watch(end)
     log.info("loaded", extra=told(epoch=epoch, ms=since(begun)))
     subserver.announce()
     serve(subserver, sockets, boot.parent)
+    if runner.ranks is not None:
+        runner.ranks.close()
     log.info("ended", extra=told(epoch=epoch))
     sockets.close()
     return 0
+
+
+def end(reason: str) -> None:
+    """End at once, with one line: a rank of this model is gone."""
+    log.error("%s", reason)
+    logging.shutdown()
+    os._exit(1)
 
 
 def no_room(error: MemoryError | RuntimeError, plan: Plan) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
-from tokenrouter.runtime.model import ExtendBatch, Extension, LanguageModel
+from tokenrouter.runtime.model import ExtendBatch, ExtendOutput, Extension, LanguageModel
+from tokenrouter.runtime.ranks import Ranks
 from tokenrouter.runtime.row import StepOutput
 from tokenrouter.runtime.scheduler import Chunk
 
@@ -21,10 +24,16 @@ class ModelRunner:
         self.page_size = page_size
         self.vocabulary_size = vocabulary_size
         self.cache = model.new_cache(capacity_tokens // page_size, page_size)
+        self.ranks: Ranks | None = None  # the others that share the model
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the input embeddings of tokens: [B] -> [B, H]."""
         return self.model.embed(tokens)
+
+    def read(self, extensions: Sequence[Extension], *, hidden: bool) -> ExtendOutput:
+        """Read a batch's tokens into the cache and return the rows that are asked for."""
+        batch = ExtendBatch.of(extensions, self.page_size)
+        return self.model.extend(batch, self.cache, hidden=hidden)
 
     @torch.inference_mode()
     def run(self, chunks: list[Chunk], *, hidden: bool) -> StepOutput:
@@ -39,8 +48,10 @@ class ModelRunner:
             for chunk in chunks
             for sequence, start, n, samples in [chunk]
         ]
-        batch = ExtendBatch.of(extensions, self.page_size)
-        output = self.model.extend(batch, self.cache, hidden=hidden)
+        if self.ranks is None:
+            output = self.read(extensions, hidden=hidden)
+        else:
+            output = self.ranks.lead(self.read, extensions, hidden=hidden)
         # Rows above the tokenizer's vocabulary are padding: no signal reads them and none is sampled.
         logits = output.logits[:, : self.vocabulary_size]
         logits = logits if logits.dtype == torch.float64 else logits.float()
