@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from tokenrouter.errors import TokenRouterError
 
 Severity = Literal["error", "warning", "info"]
@@ -134,8 +136,7 @@ CODES: dict[str, Code] = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, order=True):
     """A half-open range of one source: offsets in code points, lines and columns from 1."""
 
     start: int

@@ -284,6 +284,15 @@ def test_an_import_brings_declarations_relative_to_its_file(tmp_path):
     assert len(read.texts) == 2
 
 
+@pytest.mark.parametrize("name", ["no_such.route", ".", "a\x00b", "x" * 300])
+def test_an_import_of_what_cannot_be_read_is_one_diagnostic(tmp_path, name):
+    main = tmp_path / "main.route"
+
+    found = check_source(f'route 1\nimport "{name}"\n', str(main))
+
+    assert [(d.code, d.span.line) for d in found] == [("TR1201", 2)]
+
+
 def test_files_that_import_each_other_are_one_diagnostic(tmp_path):
     (tmp_path / "a.route").write_text(
         'route 1\nimport "b.route"\n' + DECLS[8:] + RULE, encoding="utf-8"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 from tokenrouter.plan.literal import quote, value_text
 
@@ -208,24 +209,28 @@ def _inner(expr: Expr, level: int) -> str:
     return str(expr) if own >= level else f"({expr})"
 
 
+# How the operands of an expression are got, by its class; all others are leaves.
+_OPERANDS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    **dict.fromkeys((Comparison, Arithmetic), attrgetter("left", "right")),
+    **dict.fromkeys((Every, Some), attrgetter("of")),
+    **dict.fromkeys((Negation, Aggregate), lambda expr: (expr.of,)),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of an expression, in order."""
-    match expr:
-        case Comparison() | Arithmetic():
-            return (expr.left, expr.right)
-        case Every() | Some():
-            return expr.of
-        case Negation() | Aggregate():
-            return (expr.of,)
-        case _:
-            return ()
+    operands = _OPERANDS.get(type(expr))
+    return () if operands is None else operands(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and everything in it, operands first."""
-    for child in children(expr):
-        yield from walk(child)
-    yield expr
+    """Return an expression and everything in it, operands first."""
+    out, left = [], [expr]
+    while left:
+        part = left.pop()
+        out.append(part)
+        left += children(part)
+    return reversed(out)
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

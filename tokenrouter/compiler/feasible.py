@@ -59,6 +59,9 @@ class Region:
 
     def assume(self, way: Way) -> Region | Empty:
         """Return the part of this region that goes a way; the region itself where all of it does."""
+        ready = self._ready(way)
+        if ready is not self:
+            return ready.assume(way)
         new = [atom for atom in way if not self._implies(atom)]
         if not new:
             return self
@@ -78,6 +81,9 @@ class Region:
 
     def meets(self, way: Way) -> bool:
         """Return whether some step here goes a way."""
+        ready = self._ready(way)
+        if ready is not self:
+            return ready.meets(way)
         if self._forbids(way):
             return False
         new = [atom for atom in way if not self._implies(atom)]
@@ -112,6 +118,20 @@ class Region:
             )
             and other.facts.items() <= self.facts.items()
         )
+
+    def _ready(self, way: Way) -> Region:
+        """Return, for the region of all steps, the same with the terms of a way mentioned, which most ways share."""
+        if len(self.terms) > 1 or self.facts:
+            return self
+        terms = tuple(dict.fromkeys(t for atom in way if isinstance(atom, Bound) for t in atom[:2]))
+        ready = self.space.ready
+        if terms not in ready:
+            draft = self._draft()
+            sound = all(draft.mention(term) is None for term in terms)
+            ready[terms] = draft.region() if sound and len(draft.terms) > 1 else self
+        known = ready[terms]
+        assert isinstance(known, Region), known
+        return known
 
     def _draft(self) -> _Draft:
         return _Draft(
@@ -164,13 +184,12 @@ class _Draft:
         if atom.x == atom.y == ZERO:
             empty = atom.link.bound < 0.0 or (atom.link.bound == 0.0 and atom.link.strict)
             return "" if empty else None
-        for term in (atom.x, atom.y):
-            why = self.mention(term)
+        x, y, link = atom
+        for term in (x, y):
+            why = None if term in self.terms else self.mention(term)
             if why is not None:
                 return why
-        if atom.x not in self.terms or atom.y not in self.terms:
-            return None
-        return self._link(atom.x, atom.y, atom.link)
+        return self._link(x, y, link) if x in self.terms and y in self.terms else None
 
     def _fact(self, atom: Fact) -> str | None:
         if len(self.facts) >= MOST_FACTS and atom.term not in self.facts:
@@ -217,26 +236,24 @@ class _Draft:
         if back is not None and link.against(back):
             return join(link.why, back.why)
         links[x, y] = link
-        into = [(i, links.get((i, x))) for i in self.terms if i not in (x, y)]
-        out = [(j, links.get((y, j))) for j in self.terms if j not in (x, y)]
-        into = [(x, None), *((i, step) for i, step in into if step is not None)]
-        out = [(y, None), *((j, step) for j, step in out if step is not None)]
+        others = [term for term in self.terms if term != x and term != y]
+        into = [(i, step) for i in others if (step := links.get((i, x))) is not None]
+        out = [(j, step) for j in others if (step := links.get((y, j))) is not None]
+        for j, last in out:
+            self._close(x, j, link.bound + last.bound, link.strict or last.strict, link, last)
         for i, first in into:
+            bound, strict = first.bound + link.bound, first.strict or link.strict
+            self._close(i, y, bound, strict, first, link)
             for j, last in out:
-                if i != j and (first is not None or last is not None):
-                    self._close(i, j, first, link, last)
+                if i != j:
+                    self._close(i, j, bound + last.bound, strict or last.strict, first, link, last)
         return None
 
-    def _close(self, i: int, j: int, first: Link | None, link: Link, last: Link | None) -> None:
-        """Tighten the bound between two terms to that of the way over a new link, where it is tighter."""
-        bound, strict, why = link
-        if first is not None:
-            bound, strict = first.bound + bound, strict or first.strict
-        if last is not None:
-            bound, strict = bound + last.bound, strict or last.strict
-        if Link(bound, strict).tighter(self.links.get((i, j))):
-            reasons = (first.why if first else "", why, last.why if last else "")
-            self.links[i, j] = Link(bound, strict, join(*reasons))
+    def _close(self, i: int, j: int, bound: float, strict: bool, *way: Link) -> None:
+        """Tighten the bound between two terms to that of a way of links, where it is tighter."""
+        known = self.links.get((i, j))
+        if known is None or bound < known.bound or (bound == known.bound and strict > known.strict):
+            self.links[i, j] = Link(bound, strict, join(*(link.why for link in way)))
 
     def done(self) -> Region | Empty:
         """Return the region, after the curved laws, which turn on `maxprob` whether a guard names it or not."""
@@ -244,8 +261,10 @@ class _Draft:
             why = no_maxprob(self.space, self.terms, self.links)
         else:
             why = self._bend() if len(self.terms) > 2 else None
-        if why is not None:
-            return Empty(why)
+        return self.region() if why is None else Empty(why)
+
+    def region(self) -> Region:
+        """Return the region as it stands."""
         return Region(self.space, self.links, tuple(self.terms), self.facts, self.equal, self.texts)
 
     def _bend(self) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tokenrouter.compiler.atoms import MOST
 from tokenrouter.compiler.feasible import Region, whole
@@ -21,15 +22,30 @@ def some(regions: list[Region], ways: list[Way]) -> bool:
     return any(region.meets(way) for region in regions for way in ways)
 
 
-def narrow(regions: list[Region], always: list[Way], never: list[Way]) -> list[Region] | None:
-    """Return what a rule leaves of the regions, by the ways in which its guard holds and in which it does not.
+class Cut(NamedTuple):
+    """What a rule does to the steps that reach it."""
 
-    None where that is too many parts to look at.
-    """
+    fires: bool  # on some of them
+    passes: bool  # on some that it might have fired on, its guard does not hold
+    left: (
+        list[Region] | None
+    )  # those on which it does not fire; None where that is too many parts to look at
+
+
+def narrow(regions: list[Region], always: list[Way], never: list[Way]) -> list[Region] | None:
+    """Return what a rule leaves of the regions."""
+    return cut(regions, always, never).left
+
+
+def cut(regions: list[Region], always: list[Way], never: list[Way]) -> Cut:
+    """Return what a rule does to the regions, by the ways in which its guard holds and in which it does not."""
     out: list[Region] = []
-    for region in regions:
+    fires = passes = False
+    for at, region in enumerate(regions):
         if some([region], always):
+            fires = True
             parts = [part for way in never if (part := region.part(way)) is not None]
+            passes = passes or bool(parts)
         else:
             same = region.aware(always)
             parts = [] if same is None else [same]
@@ -38,8 +54,8 @@ def narrow(regions: list[Region], always: list[Way], never: list[Way]) -> list[R
                 out = [other for other in out if not other.within(part)]
                 out.append(part)
         if len(out) > MOST:
-            return None
-    return out
+            return Cut(fires or some(regions[at + 1 :], always), passes, None)
+    return Cut(fires, passes, out)
 
 
 def alive(auto: Automaton, rules: Sequence[Rule | StartRule]) -> Iterator[bool]:
@@ -51,9 +67,12 @@ def alive(auto: Automaton, rules: Sequence[Rule | StartRule]) -> Iterator[bool]:
             yield bool(left)
             continue
         always, never = space.ways(rule.when), space.ways(rule.when, False)
-        yield always is None or some(left, always)
-        rest = None if always is None or never is None else narrow(left, always, never)
-        left = left if rest is None else rest
+        if always is None or never is None:
+            yield always is None or some(left, always)
+            continue
+        done = cut(left, always, never)
+        yield done.fires
+        left = left if done.left is None else done.left
 
 
 def at_values(auto: Automaton) -> Automaton:

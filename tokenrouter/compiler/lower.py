@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tokenrouter.compiler import expr as e
 from tokenrouter.compiler import ir
-from tokenrouter.compiler.fold import fold
+from tokenrouter.compiler.fold import fold_one
 from tokenrouter.dsl import hir
 
 
@@ -80,25 +80,21 @@ def _maybe(expr: hir.Expr | None) -> e.Expr | None:
 
 def lower_expr(expr: hir.Expr) -> e.Expr:
     """Return an expression of the IR, folded."""
-    return fold(_expr(expr))
-
-
-def _expr(expr: hir.Expr) -> e.Expr:
     match expr:
-        case hir.Derived():
-            return _expr(expr.of)
-        case hir.Compare():
-            return e.Comparison(expr.sign, _expr(expr.left), _expr(expr.right))
-        case hir.Arith():
-            return e.Arithmetic(expr.sign, _expr(expr.left), _expr(expr.right))
-        case hir.AllOf():
-            return e.Every(tuple(map(_expr, expr.of)))
-        case hir.AnyOf():
-            return e.Some(tuple(map(_expr, expr.of)))
         case hir.Not():
-            return e.Negation(_expr(expr.of))
+            return fold_one(e.Negation(lower_expr(expr.of)))
+        case hir.Compare():
+            return fold_one(e.Comparison(expr.sign, lower_expr(expr.left), lower_expr(expr.right)))
+        case hir.AllOf():
+            return fold_one(e.Every(tuple(map(lower_expr, expr.of))))
+        case hir.AnyOf():
+            return fold_one(e.Some(tuple(map(lower_expr, expr.of))))
+        case hir.Arith():
+            return fold_one(e.Arithmetic(expr.sign, lower_expr(expr.left), lower_expr(expr.right)))
+        case hir.Derived():
+            return lower_expr(expr.of)
         case hir.Window():
-            return e.Aggregate(expr.kind, _expr(expr.of), expr.n)
+            return e.Aggregate(expr.kind, lower_expr(expr.of), expr.n)
         case _:
             return _leaf(expr)
 

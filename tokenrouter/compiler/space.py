@@ -64,9 +64,10 @@ class Space:
         self.auto = auto
         self.terms: list[Expr | None] = [None]
         self._numbers: dict[Expr | None, int] = {None: ZERO}
-        self._ways: dict[tuple[Expr, bool], list[Way] | None] = {}
+        self._ways: dict[tuple[int, bool], tuple[Expr, list[Way] | None]] = {}  # by identity
         self._ranges: dict[int, tuple[Bound, ...]] = {}
         self._between: dict[tuple[int, int], tuple[Bound, ...]] = {}
+        self.ready: dict[tuple[int, ...], object] = {}  # by terms: a region that mentions them
         self.bent: dict[int, SignalOf] = {}  # the terms beside it that they speak of
         self.maxprob = self.number(laws.MAXPROB)
 
@@ -82,12 +83,12 @@ class Space:
 
     def ways(self, guard: Expr, value: bool = True) -> list[Way] | None:
         """Return the ways in which a guard is true (or false), or None where there are too many to look at."""
-        if (guard, value) not in self._ways:
+        known = self._ways.get((id(guard), value))
+        if known is None:
             found = disjuncts(guard, value)
-            self._ways[guard, value] = (
-                None if found is None else [tuple(map(self._atom, way)) for way in found]
-            )
-        return self._ways[guard, value]
+            ways = None if found is None else [tuple(map(self._atom, way)) for way in found]
+            known = self._ways[id(guard), value] = guard, ways  # held, so that its id stays its own
+        return known[1]
 
     def range(self, term: int) -> tuple[Bound, ...]:
         """Return where a term must lie."""
@@ -127,8 +128,9 @@ def bounds(term: int, at: laws.Range, why: str) -> tuple[Bound, ...]:
 
 def join(*reasons: str) -> str:
     """Return distinct reasons as one text."""
-    if not any(reasons):
-        return ""
+    given = [text for text in reasons if text]
+    if len(given) < 2:
+        return given[0] if given else ""
     return "; ".join(dict.fromkeys(part for text in reasons for part in text.split("; ") if part))
 
 

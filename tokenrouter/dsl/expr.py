@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 from tokenrouter.diagnostics import Span
 from tokenrouter.signals import Unit
@@ -190,17 +191,18 @@ Expr = (
 )
 
 
+# How the operands of an expression are got, by its class; all others are leaves.
+_OPERANDS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    **dict.fromkeys((Compare, Arith), attrgetter("left", "right")),
+    **dict.fromkeys((AllOf, AnyOf), attrgetter("of")),
+    **dict.fromkeys((Not, Window, Derived), lambda expr: (expr.of,)),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of an expression, in order."""
-    match expr:
-        case Compare() | Arith():
-            return (expr.left, expr.right)
-        case AllOf() | AnyOf():
-            return expr.of
-        case Not() | Window() | Derived():
-            return (expr.of,)
-        case _:
-            return ()
+    operands = _OPERANDS.get(type(expr))
+    return () if operands is None else operands(expr)
 
 
 class Size(NamedTuple):
@@ -220,7 +222,10 @@ def measure(expr: Expr, known: Mapping[str, Size]) -> Size:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and everything in it, operands first."""
-    for child in children(expr):
-        yield from walk(child)
-    yield expr
+    """Return an expression and everything in it, operands first."""
+    out, left = [], [expr]
+    while left:
+        part = left.pop()
+        out.append(part)
+        left += children(part)
+    return reversed(out)

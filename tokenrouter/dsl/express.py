@@ -65,15 +65,17 @@ class Expressions(Names):
 
     def read(self, node: ast.Expr) -> hir.Expr:
         """Return an expression; its unit may be a loose one."""
+        while isinstance(node, ast.Group):
+            node = node.of
         match node:
+            case ast.Reference():
+                return self.reference(node)
             case ast.Quantity():
                 return self._quantity(node)
             case ast.Text():
                 return hir.Const(self.text(node.token), "text", self.span(node))
             case ast.Flag():
                 return hir.Const(node.value, "bool", self.span(node))
-            case ast.Reference():
-                return self.reference(node)
             case ast.Call():
                 return self._window(node) if node.name.text in WINDOWS else self.call(node)
             case ast.Field():
@@ -83,22 +85,22 @@ class Expressions(Names):
 
     def _compound(self, node: ast.Compound) -> hir.Expr:
         match node:
-            case ast.Group():
-                return self.read(node.of)
-            case ast.Minus():
-                return self._minus(node)
-            case ast.Sum() | ast.Product():
-                return self._chain(node)
             case ast.Comparison():
                 return self._comparison(node)
-            case ast.Is() | ast.In():
-                return self._membership(node)
             case ast.Negation():
                 return hir.Not(self.condition(node.of), span=self.span(node))
             case ast.And():
                 return hir.AllOf(tuple(map(self.condition, node.of)), span=self.span(node))
             case ast.Or():
                 return hir.AnyOf(tuple(map(self.condition, node.of)), span=self.span(node))
+            case ast.Minus():
+                return self._minus(node)
+            case ast.Sum() | ast.Product():
+                return self._chain(node)
+            case ast.Is() | ast.In():
+                return self._membership(node)
+            case ast.Group():
+                return self.read(node)
 
     def _quantity(self, node: ast.Quantity) -> hir.Expr:
         value, unit = self.number(node.number), node.unit.text if node.unit else ""

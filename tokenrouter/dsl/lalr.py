@@ -113,11 +113,11 @@ class Parser:
 
     def run(self) -> Parsed:
         """Return the tree; there always is one."""
-        at, real = 0, self.tokens.real
+        at, real, kinds = 0, self.tokens.real, self.tokens.kinds
         last_error = -1
         while True:
             token = real[at]
-            action = self._settle(self.tokens.kinds[token], token)
+            action = self._settle(kinds[token], token)
             if action == 0:
                 return Parsed(self.values[1], self.problems, self.dropped)
             if action is not None:
@@ -129,11 +129,15 @@ class Parser:
 
     def _settle(self, kind: str, token: int) -> int | None:
         """Reduce as long as the tables say so; return the state to shift into, 0 to accept, None for a mistake."""
+        rows, states = self.table.states, self.states
         while True:
-            action = self.table.states[self.states[-1]].get(kind)
+            action = rows[states[-1]].get(kind)
             if action is None or action >= 0:
                 return action
-            self._reduce(-1 - action, token)
+            if self.table.productions[-1 - action].renames:
+                states[-1] = _through(states[-2], states[-1], kind)
+            else:
+                self._reduce(-1 - action, token)
 
     def _push(self, state: int, value: object, first: int, last: int) -> None:
         self.states.append(state)
@@ -142,20 +146,16 @@ class Parser:
         self.lasts.append(last)
 
     def _reduce(self, number: int, token: int) -> None:
-        production = self.table.productions[number]
-        size = production.size
+        name, origin, size, kept, single, _ = self.table.productions[number]
         if size:
             values = self.values[-size:]
             first, last = self.firsts[-size], self.lasts[-1]
             del self.states[-size:], self.values[-size:], self.firsts[-size:], self.lasts[-size:]
         else:
-            values, first, last = (
-                [],
-                token,
-                self.lasts[-1],
-            )  # behind what came before, not before what comes
+            # behind what came before, not before what comes
+            values, first, last = [], token, self.lasts[-1]
         children: list[object] = []
-        for i in production.kept:
+        for i in kept:
             if i >= 0:
                 children.append(values[i])
             elif i == -1:
@@ -168,14 +168,13 @@ class Parser:
                 else:
                     children = inner  # the list grows in place: it is on no other stack
         value: object
-        if production.name[0] == "_":
+        if name[0] == "_":
             value = children
-        elif production.single and len(children) == 1:
+        elif single and len(children) == 1:
             value = children[0]
         else:
-            value = self.build(production.name, children, first, last)
-        state = self.table.states[self.states[-1]][production.origin]
-        self._push(state, value, first, last)
+            value = self.build(name, children, first, last)
+        self._push(self.table.states[self.states[-1]][origin], value, first, last)
 
     # Mistakes
 
@@ -357,6 +356,17 @@ class Parser:
         states = self.states[: cut + 1]
         opened = sum(state in _open_states() for state in states)
         return self.accepts(["RBRACE"] * opened + [kind], states)
+
+
+@cache
+def _through(below: int, state: int, kind: str) -> int:
+    """Return the state on top once a value has gone through every rule of which it is the whole."""
+    rows, productions = table().states, table().productions
+    action = rows[state].get(kind)
+    while action is not None and action < 0 and productions[-1 - action].renames:
+        state = rows[below][productions[-1 - action].origin]
+        action = rows[state].get(kind)
+    return state
 
 
 @cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from unicodedata import category
 
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix
@@ -37,6 +38,8 @@ FOREIGN = {
     "!": "not ",
 }
 TRIVIA = frozenset({"SPACE", "COMMENT", "STRAY"})
+ODD = frozenset({"STRAY", "FOREIGN", "OPEN", "WORD", "REMARK"})  # no tokens of the language
+MARK = "\ufeff"  # of byte order: white space at the beginning, a stray elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,54 +63,69 @@ class Tokens:
 
 
 @cache
-def _master() -> re.Pattern[str]:
-    """Return one pattern for any token; a group's name is the terminal, SIGN_ and FOREIGN_ are looked up."""
+def _patterns() -> dict[str, str]:
+    """Return what tokens look like, in the order of trial; WORDED, PLAIN and FOREIGN are looked up."""
     patterns, signs = table().patterns, sorted(table().signs, key=len, reverse=True)
     worded = [sign for sign in signs if sign[0].isalpha()]
     plain = [sign for sign in signs if not sign[0].isalpha()]
     foreign = sorted(FOREIGN, key=len, reverse=True)
-    parts = [
-        ("WORDED", "|".join(re.escape(sign) + r"(?![A-Za-z0-9_])" for sign in worded)),
-        ("NAME", patterns["NAME"] + r"(?!\w)"),
-        ("WORD", r"[^\W\d]\w*"),
-        ("SPACE", patterns["SPACE"] + "|\\A\ufeff"),
-        ("NUMBER", patterns["NUMBER"]),
-        ("STRING", patterns["STRING"]),
-        ("COMMENT", patterns["COMMENT"]),
-        (
-            "FOREIGN",
-            "===|&&|\\|\\||=>|<>|!(?!=)|[−–—]>|"
-            + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
-        ),
-        ("REMARK", r"//[^\r\n]*|/\*(?s:.*?)\*/"),
-        ("COMPARE", patterns["COMPARE"]),
-        ("PLAIN", "|".join(re.escape(sign) for sign in plain)),
-        ("SIGN", patterns["SIGN"]),
-        ("TIMES", patterns["TIMES"]),
-        ("OPEN", r'"[^\r\n]*|\'[^\'\r\n]*\'?|[“„][^”“\r\n]*[”“]?'),
-        ("STRAY", r"(?s:.)"),
-    ]
-    return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in parts))
+    return {
+        "WORDED": "|".join(re.escape(sign) + r"(?![A-Za-z0-9_])" for sign in worded),
+        "NAME": patterns["NAME"] + r"(?!\w)",
+        "WORD": r"[^\W\d]\w*",
+        "SPACE": patterns["SPACE"] + f"|\\A{MARK}",
+        "NUMBER": patterns["NUMBER"],
+        "STRING": patterns["STRING"],
+        "COMMENT": patterns["COMMENT"],
+        "FOREIGN": "===|&&|\\|\\||=>|<>|!(?!=)|[−–—]>|"
+        + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
+        "REMARK": r"//[^\r\n]*|/\*(?s:.*?)\*/",
+        "COMPARE": patterns["COMPARE"],
+        "PLAIN": "|".join(re.escape(sign) for sign in plain),
+        "SIGN": patterns["SIGN"],
+        "TIMES": patterns["TIMES"],
+        "OPEN": r'"[^\r\n]*|\'[^\'\r\n]*\'?|[“„][^”“\r\n]*[”“]?',
+        "STRAY": r"(?s:.)",
+    }
+
+
+@cache
+def _one() -> re.Pattern[str]:
+    """Return a pattern for one token, whose group tells the kind."""
+    return re.compile("|".join(f"(?P<{name}>{text})" for name, text in _patterns().items()))
+
+
+@cache
+def _any() -> re.Pattern[str]:
+    """Return a pattern for one token, without groups: with it `findall` cuts a whole text."""
+    return re.compile("|".join(_patterns().values()))
+
+
+class _Kinds(dict[str, str]):
+    """The kind of each text that was met; a text is of the same kind wherever it is a whole token."""
+
+    def __missing__(self, text: str) -> str:
+        found = _one().match(text)
+        assert found is not None and found.end() == len(text), text
+        kind = found.lastgroup or "STRAY"
+        if kind == "NAME":
+            kind = table().words.get(text, "NAME")
+        elif kind in ("WORDED", "PLAIN"):
+            kind = table().signs[text]
+        self[text] = kind
+        return kind
 
 
 def tokenize(source: Source) -> tuple[Tokens, list[Diagnostic]]:
     """Return the tokens of a source, and what is wrong with them."""
-    words, signs = table().words, table().signs
-    kinds: list[str] = []
-    starts: list[int] = []
-    odd: list[int] = []
-    for found in _master().finditer(source.text):
-        kind = found.lastgroup or "STRAY"
-        if kind == "NAME":
-            kind = words.get(found[0], "NAME")
-        elif kind in ("WORDED", "PLAIN"):
-            kind = signs[found[0]]
-        elif kind in ("STRAY", "FOREIGN", "OPEN", "WORD", "REMARK"):
-            odd.append(len(kinds))
-        kinds.append(kind)
-        starts.append(found.start())
+    texts = _any().findall(source.text)
+    known = _Kinds({MARK: "STRAY"})
+    kinds = [known[text] for text in texts]
+    if source.text.startswith(MARK):
+        kinds[0] = "SPACE"
+    starts = list(accumulate(map(len, texts), initial=0))
+    odd = [i for i, kind in enumerate(kinds) if kind in ODD]
     kinds.append("$END")
-    starts.append(len(source.text))
     problems = _settle(source, kinds, starts, odd)
     real = [i for i, kind in enumerate(kinds) if kind not in TRIVIA]
     return Tokens(source, kinds, starts, real), problems

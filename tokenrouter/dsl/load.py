@@ -99,7 +99,7 @@ class _Files:
         self.texts[name] = text
         self.found.extend(tree.problems)
         self.found.lost_names |= tree.lost_names
-        self.open.append(os.path.realpath(name))
+        self.open.append(_real(name))
         for item in tree.file.items:
             if isinstance(item, ast.Import):
                 self._import(tree, item)
@@ -111,14 +111,14 @@ class _Files:
         span = tree.source.span(node.path.start, node.path.end)
         written = node.path.text.strip('"')
         path = os.path.join(os.path.dirname(tree.source.name), written)
-        real = os.path.realpath(path)
+        real = _real(path)
         if real in self.open:
             way = " -> ".join(
                 f"`{os.path.basename(p)}`" for p in [*self.open[self.open.index(real) :], real]
             )
             self.found.add("TR1202", f"files import each other: {way}", span)
             return
-        if any(os.path.realpath(known) == real for known in self.texts):
+        if any(_real(known) == real for known in self.texts):
             return
         try:
             text = self.read(path)
@@ -128,6 +128,14 @@ class _Files:
             )
             return
         self.add(path, text, True)
+
+
+def _real(path: str) -> str:
+    """Return the file that a path leads to; a path that can lead nowhere as it is."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a null byte
+        return path
 
 
 def parse_any(source: Source) -> Tree:
@@ -167,8 +175,9 @@ def _study(
     policies = _policies(scope, main)
     _unused(scope, policies, main)
     sound = [read for _, read in policies if read is not None]
-    everywhere = {name for read in sound for name in _closed(scope, mentioned(read))}
-    made = [_complete(scope, read, everywhere) for read in sound]
+    own = [_closed(scope, mentioned(read)) for read in sound]
+    everywhere = set().union(*own)
+    made = [_complete(scope, read, of, everywhere) for read, of in zip(sound, own, strict=True)]
     if policy is not None or one:
         made = _choose(found, main, made, policy)
     diagnostics = tuple(_in_its_language(d) for d in found.finish())
@@ -296,9 +305,8 @@ def _said(spoken: dict[str, tuple[hir.Comment, ...]], name: str) -> tuple[hir.Co
     return (*before, *spoken.get(name, ()), *after)
 
 
-def _complete(scope: Scope, policy: hir.Policy, everywhere: set[str]) -> hir.Policy:
-    """Return a policy with its declarations: those that it mentions, and those that no policy of the file does."""
-    own = _closed(scope, mentioned(policy))
+def _complete(scope: Scope, policy: hir.Policy, own: set[str], everywhere: set[str]) -> hir.Policy:
+    """Return a policy with its declarations: its own, which it mentions, and those that no policy of the file does."""
     keep = {name for name in scope.entries if name in own or name not in everywhere}
     models = tuple(
         e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Model) and n in keep

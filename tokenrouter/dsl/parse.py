@@ -23,6 +23,8 @@ from tokenrouter.dsl.source import Source
 # are those that the grammar gives them.
 Made = Callable[[int, int, list[Any]], object]
 
+_MORE_THAN_SPACES = re.compile(r"[^\S ]|\ufeff")  # a byte-order mark is white space too
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -38,15 +40,14 @@ class Tree:
     def one_line(self, start: int, end: int) -> str:
         """Return a range as written, without comments, on one line."""
         tokens = self.tokens
-        parts = []
-        for token in range(bisect_left(tokens.starts, start), len(tokens.starts)):
-            if tokens.starts[token] >= end:
-                break
-            if tokens.kinds[token] == "SPACE":
-                parts.append(" ")
-            elif tokens.kinds[token] != "COMMENT":
-                parts.append(tokens.text(token))
-        return re.sub(r"  +", " ", "".join(parts)).strip()
+        first, last = (bisect_left(tokens.starts, offset) for offset in (start, end))
+        text = self.source.text[tokens.starts[first] : tokens.starts[last]]
+        if "COMMENT" in tokens.kinds[first:last] or _MORE_THAN_SPACES.search(text):
+            text = "".join(
+                {"SPACE": " ", "COMMENT": ""}.get(tokens.kinds[token], tokens.text(token))
+                for token in range(first, last)
+            )
+        return re.sub(r"  +", " ", text).strip()
 
     def is_lost(self, start: int, end: int) -> bool:
         """Return whether a mistake cost something inside a range."""
@@ -106,16 +107,13 @@ class _Builder:
         starts = self.tokens.starts
         start = starts[first]
         end = starts[last + 1] if last >= first else start
-        return BUILD[name](start, end, [self._leaf(child) for child in children])
+        leaf = self._leaf
+        return BUILD[name](start, end, [leaf(c) if isinstance(c, int) else c for c in children])
 
-    def _leaf(self, child: object) -> object:
-        """Return a token in place of its number."""
-        if not isinstance(child, int):
-            return child
+    def _leaf(self, token: int) -> ast.Tok:
         tokens = self.tokens
-        return ast.Tok(
-            tokens.starts[child], tokens.end(child), tokens.kinds[child], tokens.text(child)
-        )
+        start, end = tokens.starts[token], tokens.end(token)
+        return ast.Tok(start, end, tokens.kinds[token], tokens.source.text[start:end])
 
 
 def _node(cls: Callable[..., object]) -> Made:

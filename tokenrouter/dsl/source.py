@@ -39,16 +39,20 @@ class Source:
         return line, offset - self.starts[line - 1] + 1
 
     def span(self, start: int, end: int) -> Span:
-        """Return the span of a range of offsets."""
-        line, column = self._shown(start)
-        end_line, end_column = self._shown(end)
+        """Return the span of a range of offsets, in places as an editor shows them: without a byte-order mark."""
+        starts = self.starts
+        line = bisect_right(starts, start)
+        first = starts[line - 1]
+        if line < len(starts) and end >= starts[line]:
+            end_line = bisect_right(starts, end)
+            end_first = starts[end_line - 1]
+        else:
+            end_line, end_first = line, first
+        column, end_column = start - first + 1, end - end_first + 1
+        if line == 1 and self.text.startswith("\ufeff"):
+            column -= start > 0
+            end_column -= end_line == 1 and end > 0
         return Span(start, end, line, column, end_line, end_column, self.name)
-
-    def _shown(self, offset: int) -> tuple[int, int]:
-        """Return the place of an offset as an editor shows it, which is without a byte-order mark."""
-        line, column = self.place(offset)
-        marked = line == 1 and offset > 0 and self.text.startswith("\ufeff")
-        return line, column - marked
 
     def line(self, number: int) -> str:
         """Return a line without its end; '' past the last."""
@@ -85,3 +89,5 @@ def read_text(path: str) -> str:
         raise SourceError(
             f"cannot read `{path}`: {(error.strerror or str(error)).lower()}"
         ) from None
+    except ValueError as error:  # a name with a null byte in it
+        raise SourceError(f"cannot read {path!r}: {error}") from None

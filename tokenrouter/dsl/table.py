@@ -20,6 +20,7 @@ class Production(NamedTuple):
     size: int  # symbols
     kept: tuple[int, ...]  # i >= 0: child i; -1: None; -(i + 2): the children of child i
     single: bool  # a lone child stands for the whole
+    renames: bool  # the whole is its one symbol: nothing is built
 
 
 class Table(NamedTuple):
@@ -46,7 +47,7 @@ def table() -> Table:
         terminals["patterns"],
         frozenset(terminals["ignored"]),
         tuple(
-            Production(name, origin, size, tuple(kept), single)
+            Production(name, origin, size, tuple(kept), single, single and size == 1)
             for name, origin, size, kept, single in raw["productions"]
         ),
         tuple(raw["states"]),

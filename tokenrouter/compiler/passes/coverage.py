@@ -17,7 +17,7 @@ from dataclasses import replace
 from tokenrouter.compiler.expr import Expr, ParamOf, walk
 from tokenrouter.compiler.feasible import Empty, Region, whole
 from tokenrouter.compiler.ir import Automaton, Rule, State, action
-from tokenrouter.compiler.liveness import narrow, some
+from tokenrouter.compiler.liveness import Cut, cut, some
 from tokenrouter.compiler.space import Way
 from tokenrouter.diagnostics import Diagnostic, Label
 
@@ -53,8 +53,9 @@ def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
         if always is None or never is None:
             left = None
             continue
-        problem = _alone(everything, settings, state, index, always, never)
-        if problem is None and left is not None and not some(left, always):
+        done = None if left is None else cut(left, always, never)
+        problem = _alone(everything, settings, state, index, always, never, done)
+        if problem is None and done is not None and not done.fires:
             by = _coverer(everything, state.rules[: min(index, looks)], always)
             looks -= min(index, looks)
             problem = _covered(rule, by)
@@ -62,7 +63,7 @@ def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
             yield problem
             if problem.code == "TR2303":
                 return
-        left = None if left is None else narrow(left, always, never)
+        left = None if done is None else done.left
 
 
 def _alone(
@@ -72,13 +73,14 @@ def _alone(
     index: int,
     always: list[Way],
     never: list[Way],
+    done: Cut | None,
 ) -> Diagnostic | None:
-    """Return what is wrong with one guard by itself."""
+    """Return what is wrong with one guard by itself; what it was seen to do to the steps left for it needs no look."""
     rule = state.rules[index]
     assert rule.when is not None
-    if not some([everything], always):
+    if not (done and done.fires) and not some([everything], always):
         return _never(rule, _reason(everything, always))
-    if not some([everything], never):
+    if not (done and done.passes) and not some([everything], never):
         return _always(state, rule, _reason(everything, never))
     return settings.problem(rule, rule.when)
 
