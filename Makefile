@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check format golden soak bench clean neovim chromium
+.PHONY: demo test check format golden soak bench clean neovim chromium editors
 
 demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one question
 	$(BIN)/python tools/demo.py
 
-test: check neovim chromium  ## the gate: static checks, then every test that is not slow and needs no GPU
+test: check neovim chromium editors  ## the gate: static checks, then every test that is not slow and needs no GPU
 	$(BIN)/python -m pytest -q -m "not gpu and not slow"
 
 neovim:  ## the editor that tests/lsp drives, where it is missing and can be installed
 	@sh tools/neovim.sh
+
+editors:  ## Node, and what the extension for VS Code is built with, likewise
+	@sh tools/node.sh
 
 chromium:  ## the browser that tests/playground drives, likewise
 	@sh tools/chromium.sh
@@ -40,7 +43,7 @@ bench: $(VENV)/.ready  ## every benchmark; prints its figures
 	for f in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$f || exit 1; done
 
 clean:  ## drop the virtual environment and the caches
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist editors/vscode/node_modules editors/vscode/dist editors/vscode/out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -14,7 +14,7 @@ syntax keyword routeClass contained code number word space newline punct special
 syntax keyword routeProperty contained use cost dtype quantize tensor_parallel file python kind reads
 syntax match routeIs /\<is\>\s\+\%(not\s\+\)\?\w\+/ contains=routeClass,routeKeyword
 syntax region routeBlock matchgroup=routeBrace start=/\%(\<\%(model\|head\)\s\+\w\+\s*\)\@<={/ end=/}/ contains=routeProperty,routeString,routeNumber,routeComment
-syntax match routeNumber /\v<[0-9][0-9_]*(\.[0-9][0-9_]*){0,1}([eE][+-]{0,1}[0-9]+){0,1}/
+syntax match routeNumber /\v<[0-9][0-9_]*%(\.[0-9][0-9_]*){0,1}%([eE][+-]{0,1}[0-9]+){0,1}/
 syntax region routeString start=/"/ skip=/\\./ end=/"/ oneline
 syntax match routeComment /#.*/ contains=@Spell
 syntax match routeOperator /->\|[<>=!]=\|[<>=+*\/-]/
