@@ -176,6 +176,28 @@ def test_the_clock_alone_goes_on_with_a_window_that_nothing_can_fill():
 
 
 @pytest.mark.parametrize("make", [coin, ping_pong], ids=["coin", "ping_pong"])
+def test_each_arrival_at_a_gate_begins_a_wait_of_its_own(make):
+    """A request that came back long after it was here first waits as long as any other."""
+    plan = with_windows(9, 9, max_wait_ms=20.0, make=make)
+    engine = Engine(plan, models=toys(plan))
+    submit(engine, 1)
+    while engine.book.entries:
+        engine.subservers[0].gate.n_active = engine.subservers[1].gate.n_active = 99
+        for queue in engine.queues.channels.values():
+            kept = [entry for entry in queue if b"Flush" not in entry[1]]
+            queue.clear()
+            queue.extend(kept)
+        assert engine.step()
+
+    for model in range(2):
+        seen = tally(engine, model)
+        gated = sum(size * n for size, n in seen.batch_sizes.items())
+        assert gated > 5
+        assert 20 <= seen.delay_sum_ms / gated < 23  # and the ticks of messages
+        assert seen.launches["max_wait"] == gated
+
+
+@pytest.mark.parametrize("make", [coin, ping_pong], ids=["coin", "ping_pong"])
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_swapped_in_the_middle_change_no_token_and_stop_nothing(make, seed):
     plan = with_windows(1, 1, make=make)

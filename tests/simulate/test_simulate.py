@@ -21,7 +21,7 @@ from tokenrouter.simulate.outcome import closed_run, open_run
 from tokenrouter.simulate.plot import heat_map
 from tokenrouter.throughput import exact
 from tokenrouter.throughput.candidates import every
-from tokenrouter.throughput.spec import Spec
+from tokenrouter.throughput.spec import BusyRates, Spec
 from tokenrouter.throughput.system import build
 
 plan = plan_fixture
@@ -96,6 +96,38 @@ def test_a_lone_request_takes_its_steps_and_no_more():
     assert seen.first_token.mean == pytest.approx(10.0)
     assert seen.speed == pytest.approx(100.0)
     assert seen.seconds == pytest.approx(0.170)
+
+
+def there_and_back(first, second, **fields):
+    """A step at each of two models in turn, a token each."""
+    return Spec(
+        n=4,
+        step_ms=[[first] * 4, [second] * 4],
+        p=[[0.0, 1.0], [1.0, 0.0]],
+        c=[[0.0, 1.0], [1.0, 0.0]],
+        mean_output_tokens=2.0,
+        **fields,
+    )
+
+
+def test_work_goes_on_at_the_rate_of_those_that_are_busy_with_it():
+    busy = [BusyRates(models=[0, 1], rates=[0.5, 0.25])]
+    simulation = Simulation(there_and_back(10.0, 30.0, busy=busy), [[1] * 4] * 2, NEVER, 4)
+
+    open_run(simulation, [Arrival(0.0, 2), Arrival(10.0, 2)], ["first", "second"])
+
+    # Alone until 10. Both until 30: 20 ms at half speed, in which the second model does 5 of its 30. Alone again.
+    assert [(r.first, r.last) for r in simulation.done] == [(10.0, 55.0), (30.0, 85.0)]
+
+
+def test_a_gate_opens_at_the_moment_that_its_oldest_has_waited_long_enough():
+    simulation = Simulation(there_and_back(100.0, 10.0), [[1] * 4, [2] * 4], 30.0, 4)
+
+    seen = open_run(simulation, [Arrival(0.0, 2), Arrival(50.0, 2)], ["first", "second"])
+
+    # At the second model from 100 on, while the other request keeps the first one busy until 200.
+    assert [r.last for r in simulation.done] == pytest.approx([140.0, 210.0])
+    assert seen.models[1].launches == {"max_wait": 1, "nothing_else": 1}
 
 
 def test_littles_law_holds_to_the_last_digit():
