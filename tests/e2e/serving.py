@@ -55,6 +55,7 @@ class Conditions:
     deaths: int = 0  # subservers lost on the way
     aborts: int = 0  # other requests that are given up on the way
     mode: WindowMode = "fixed"  # of the windows
+    graphs: bool = False  # whether short steps are captured
     swaps: bool = False  # whether other tables are put in force on the way
 
 
@@ -217,6 +218,7 @@ def serve(
         max_batch_tokens=conditions.chunk,
         windows=conditions.mode,
         deterministic=bits is not None,
+        graphs="on" if conditions.graphs else "off",
     )
     for runner in engine.runners:
         forget(runner)

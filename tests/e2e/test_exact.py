@@ -30,6 +30,9 @@ CONDITIONS = {
     "with others given up": Conditions(aborts=8, order=11, windows=1),
     "without windows": Conditions(order=12, windows=3, mode="off"),
     "with windows that change on the way": Conditions(order=13, windows=5, swaps=True, deaths=1),
+    "with captured steps, a tiny pool and subservers lost": Conditions(
+        graphs=True, chunk=12, order=15, deaths=2, capacity=96
+    ),
     "with windows that adapt": Conditions(order=14, windows=6, mode="adaptive"),
 }
 MORE_CONDITIONS = {

@@ -15,6 +15,7 @@ from tokenrouter.plan import structs as plan_
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.messages import (
     DELAY_BOUNDS_MS,
+    EAGER,
     Active,
     Admit,
     Commits,
@@ -169,6 +170,10 @@ class MessageCheck:
             return "negative counts"
         if report.free + report.kept > report.pages:
             return "more pages than there are"
+        if not _counts(n for each in report.captured for n in each):
+            return "negative counts"
+        if not set(report.eager) <= set(EAGER) or not _counts(report.eager.values()):
+            return "steps for reasons that do not exist, or negative ones"
         for peer, rule, n in report.handoffs:
             if not _counts([peer], high=self.n - 1) or not _counts([rule], low=-1) or n < 0:
                 return "hand-offs to models that do not exist"

@@ -42,7 +42,7 @@ from tokenrouter.runtime.messages import (
 )
 from tokenrouter.runtime.model import LanguageModel
 from tokenrouter.runtime.row import Runner
-from tokenrouter.runtime.settings import Settings, WindowMode
+from tokenrouter.runtime.settings import GraphMode, Settings, WindowMode
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import (
     FRONT_END,
@@ -96,7 +96,7 @@ class Completion:
 class Engine:
     """All subservers of a plan, driven one event at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own
         self,
         plan: Plan
         | str
@@ -109,6 +109,8 @@ class Engine:
         models: Sequence[LanguageModel | Runner] | None = None,  # instead of loading the plan's
         max_batch_tokens: int = 512,
         windows: WindowMode = "fixed",
+        device: str = "cpu",  # or `cuda`: where the models are run
+        graphs: GraphMode = "auto",  # whether short steps are captured
     ) -> None:
         if not isinstance(plan, Plan):
             base = Path(plan).parent if base is None else base
@@ -124,6 +126,8 @@ class Engine:
             allow_python=allow_python,
             max_batch_tokens=max_batch_tokens,
             windows=windows,
+            device=device,
+            graphs=graphs,
         )
         self.completions: dict[int, Completion] = {}  # by request, those that are not taken yet
         self.refusals: dict[int, str] = {}
@@ -132,8 +136,10 @@ class Engine:
         self.runners: list[Runner] = [
             load.load_runner(plan, model, self.settings) for model in range(n if not models else 0)
         ]
-        for model in models or []:
-            self.runners.append(model if isinstance(model, Runner) else load.wrap(plan, model))
+        for at, model in enumerate(models or []):
+            self.runners.append(
+                model if isinstance(model, Runner) else load.wrap(plan, model, at, self.settings)
+            )
         self.book = Book(
             plan,
             lambda to, message: self.queues.send(FRONT_END, to, message),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.models.config import read_config
 from tokenrouter.models.sharing import obstacle
-from tokenrouter.plan.structs import ClassIs, Model, Plan, TokenIn
+from tokenrouter.plan.structs import ClassIs, Extend, Model, Plan, TokenIn
 from tokenrouter.runtime.grammar import Grammars
+from tokenrouter.runtime.graphs import Wanted, buckets
 from tokenrouter.runtime.heads import load_heads, refuse_python
 from tokenrouter.runtime.model import LanguageModel, load_model
 from tokenrouter.runtime.model.load import CPU
@@ -64,7 +65,7 @@ def load_part(
         deterministic=settings.deterministic,
         group=group,
     )
-    return wrap(plan, loaded)
+    return wrap(plan, loaded, model, settings)
 
 
 def check(plan: Plan, model: int, settings: Settings) -> None:
@@ -105,10 +106,32 @@ def _check_sizes(meant: Model, base: Path) -> None:
             )
 
 
-def wrap(plan: Plan, model: LanguageModel) -> ModelRunner:
+def wrap(
+    plan: Plan, model: LanguageModel, index: int = 0, settings: Settings | None = None
+) -> ModelRunner:
     """Return a loaded model with a KV pool of the plan's size."""
-    memory = plan.memory
-    return ModelRunner(model, memory.capacity_tokens, memory.page_size, plan.tokenizer.size)
+    memory, settings = plan.memory, settings or Settings()
+    return ModelRunner(
+        model,
+        memory.capacity_tokens,
+        memory.page_size,
+        plan.tokenizer.size,
+        device=settings.device,
+        graphs=graphs(plan, index, settings),
+    )
+
+
+def graphs(plan: Plan, model: int, settings: Settings) -> Wanted | None:
+    """Return which steps of a model are to be captured; None where none are."""
+    on_gpu = settings.device.startswith("cuda")
+    if settings.graphs == "off" or (settings.graphs == "auto" and not on_gpu):
+        return None
+    extends = [t for t in plan.subservers[model].tasks if isinstance(t, Extend)]
+    return Wanted(
+        buckets(plan.windows.max_active),
+        min(m.context for m in plan.models),
+        any(task.hidden for task in extends),
+    )
 
 
 def vocabulary(plan: Plan, base: Path) -> Vocabulary:
@@ -159,4 +182,6 @@ def subserver(
         settings=settings,
     )
     made.grammars = grammars(plan, Path(settings.base))
+    if isinstance(runner, ModelRunner):
+        runner.phases = made.phases
     return made

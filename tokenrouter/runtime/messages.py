@@ -21,7 +21,7 @@ INVARIANT: the front end's copy (prompt, committed tokens, state after the last 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -253,6 +253,10 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     times: list[StepTime]
 
 
+Reason = Literal["tokens", "requests", "scored", "context"]  # why a step was not captured
+EAGER = get_args(Reason)
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What a subserver holds at this moment; `problem` names what does not add up."""
 
@@ -269,6 +273,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     prefix_asked: int = 0  # tokens looked for in the prefix cache since the start
     prefix_found: int = 0  # of them, those that were there
     handoffs: list[tuple[int, int, int]] = []  # peer, rule (-1: none), how often since the start
+    captured: list[tuple[int, int, int]] = []  # requests, tokens, how often such a step was replayed
+    eager: dict[str, int] = {}  # steps that no captured one held, by reason: `Reason`
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from tokenrouter.runtime.graphs import TOKENS, Graphs, Wanted
 from tokenrouter.runtime.model import ExtendBatch, ExtendOutput, Extension, LanguageModel
+from tokenrouter.runtime.phases import Phases
 from tokenrouter.runtime.ranks import Ranks
 from tokenrouter.runtime.row import StepOutput
 from tokenrouter.runtime.scheduler import Chunk
@@ -16,15 +18,30 @@ class ModelRunner:
     """One model and the pages it keeps."""
 
     def __init__(
-        self, model: LanguageModel, capacity_tokens: int, page_size: int, vocabulary_size: int
+        self,
+        model: LanguageModel,
+        capacity_tokens: int,
+        page_size: int,
+        vocabulary_size: int,
+        *,
+        device: torch.device | str = "cpu",
+        graphs: Wanted | None = None,
     ) -> None:
         assert capacity_tokens % page_size == 0, (capacity_tokens, page_size)
         self.model = model
         self.capacity_tokens = capacity_tokens
         self.page_size = page_size
         self.vocabulary_size = vocabulary_size
-        self.cache = model.new_cache(capacity_tokens // page_size, page_size)
+        self.device = device
+        pages = capacity_tokens // page_size
+        # Some pages more where steps are captured, which no request is ever given: padding writes there.
+        scratch = 0 if graphs is None else -(-max(TOKENS) // page_size)
+        self.cache = model.new_cache(pages + scratch, page_size)
+        self.graphs: Graphs | None = None
+        if graphs is not None:
+            self.graphs = Graphs.new(model, self.cache, graphs, pages, device)
         self.ranks: Ranks | None = None  # the others that share the model
+        self.phases = Phases()  # of the subserver, where there is one
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the input embeddings of tokens: [B] -> [B, H]."""
@@ -32,12 +49,19 @@ class ModelRunner:
 
     def read(self, extensions: Sequence[Extension], *, hidden: bool) -> ExtendOutput:
         """Read a batch's tokens into the cache and return the rows that are asked for."""
-        batch = ExtendBatch.of(extensions, self.page_size)
+        if self.graphs is not None:
+            found = self.graphs.read(extensions)
+            if found is not None:
+                return found
+        self.phases.at("build")
+        batch = ExtendBatch.of(extensions, self.page_size, self.device)
+        self.phases.at("model")
         return self.model.extend(batch, self.cache, hidden=hidden)
 
     @torch.inference_mode()
     def run(self, chunks: list[Chunk], *, hidden: bool) -> StepOutput:
         """Read the chunks' tokens and return the outputs of those that sample."""
+        self.phases.at("build")
         extensions = [
             Extension(
                 tokens=sequence.tokens[start : start + n],
@@ -48,6 +72,7 @@ class ModelRunner:
             for chunk in chunks
             for sequence, start, n, samples in [chunk]
         ]
+        self.phases.at("model")
         if self.ranks is None:
             output = self.read(extensions, hidden=hidden)
         else:

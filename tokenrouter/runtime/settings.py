@@ -10,6 +10,7 @@ from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.logs import Format, Level
 
 WindowMode = Literal["fixed", "adaptive", "off"]
+GraphMode = Literal["auto", "on", "off"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,6 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     deterministic: bool = False  # equal bits whatever else is in the batch
     threads: int | None = None  # torch threads of one subserver; torch's own choice where None
     max_batch_tokens: int = 512
+    device: str = "cpu"  # or `cuda`, `cuda:1`: where models are run
+    graphs: GraphMode = "auto"  # whether short steps are captured; auto: where models run on GPUs
     allow_python: bool = False  # whether a plan's Python heads may run
     windows: WindowMode = "fixed"  # off: every window is 1; adaptive: begins with the plan's table
     log_format: Format = "text"

@@ -21,6 +21,7 @@ from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.gatekeeper import Gatekeeper
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.graph import TaskGraph
+from tokenrouter.runtime.graphs import counted
 from tokenrouter.runtime.messages import (
     Abort,
     Active,
@@ -369,7 +370,9 @@ class Subserver:
 
     def report(self, *, check: bool = True) -> Report:
         """Return what this subserver holds, and whether it adds up."""
-        return report(self.meter, self.scheduler, check=check)
+        told = report(self.meter, self.scheduler, check=check)
+        captured, eager = counted(self.runner)
+        return msgspec.structs.replace(told, captured=captured, eager=eager)
 
     @property
     def is_empty(self) -> bool:

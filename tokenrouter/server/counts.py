@@ -111,6 +111,10 @@ def _put_report(out: Exposition, names: list[str], report: Report) -> None:
     out.set("prefix_cache_queries_total", report.prefix_asked, name)
     out.set("prefix_cache_hits_total", report.prefix_found, name)
     out.set("steps_total", report.steps, name)
+    for requests, tokens, n in report.captured:
+        out.set("captured_steps_total", n, name, str(requests), str(tokens))
+    for reason, n in report.eager.items():
+        out.set("eager_steps_total", n, name, reason)
     for peer, rule, n in report.handoffs:
         out.set("handoffs_total", n, name, names[peer], _rule(None if rule < 0 else rule))
 

@@ -60,6 +60,8 @@ METRICS = {
         Metric("prefix_cache_hits_total", "counter", ("model",), "of them, those that were there"),
         Metric("handoffs_total", "counter", ("model", "to", "rule"), "hand-offs by sender, receiver and rule (`none` at the end of a borrowed stay)"),
         Metric("steps_total", "counter", ("model",), "batches that the model ran"),
+        Metric("captured_steps_total", "counter", ("model", "requests", "tokens"), "steps that were replayed as one graph, by its size: requests, and new tokens of each"),
+        Metric("eager_steps_total", "counter", ("model", "reason"), "steps that no captured one held: `tokens` or `requests` beyond the largest, `scored` prompts, `context` too long"),
         Metric("launches_total", "counter", ("model", "reason"), "batches by why they were launched"),
         Metric("batch_size", "histogram", ("model",), "requests that passed the gate together"),
         Metric("admission_delay_seconds", "histogram", ("model",), "how long requests waited at the gate"),

@@ -12,6 +12,7 @@ from tokenrouter.models.errors import ModelError
 from tokenrouter.models.locate import Located, locate
 from tokenrouter.models.sharing import share
 from tokenrouter.plan import structs as plan_
+from tokenrouter.runtime.model.cuda import CudaDecoder
 from tokenrouter.runtime.model.decoder import Decoder, Layer
 from tokenrouter.runtime.model.dummy import Dummy
 from tokenrouter.runtime.model.foreign import load_foreign
@@ -120,7 +121,8 @@ def assemble(
     factors = weights.get("rope_freqs.weight") if config.rope.kind == "factors" else None
     taken.check()
     logits = linear(head if group is None else group.rows(head), None, deterministic=deterministic)
-    return Decoder(
+    made = CudaDecoder if device.type == "cuda" else Decoder
+    return made(
         config=config,
         dtype=dtype,
         embedding=embedding,
