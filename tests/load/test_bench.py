@@ -29,6 +29,7 @@ def test_a_server_is_measured_over_http(server, tmp_path, capsys):
             str(told),
             "--svg",
             str(plot),
+            "--breakdown",
         ]
     )
 
@@ -45,7 +46,12 @@ def test_a_server_is_measured_over_http(server, tmp_path, capsys):
             assert sum(run["share"].values()) == pytest.approx(1)
             assert run["goodput"] == run["requests_per_s"] and run["kept"] == 1
             assert 0 < run["ttft_ms"]["p50"] <= run["e2e_ms"]["max"]
+    for row in result["rows"]:
+        assert [one["model"] for one in row["breakdown"]] == ["small", "large"]
+        for one in row["breakdown"]:
+            assert one["steps"] > 0 and 0 < one["seconds"]["model"] < sum(one["seconds"].values())
     out, err = capsys.readouterr()
+    assert "where a step's time goes, routed 2" in out
     assert "ping_pong at http" in out and "share of tokens" in out
     assert "routed 2, repeat 2 of 2" in err
     assert plot.read_text().startswith("<svg")

@@ -93,6 +93,12 @@ class Http:
         except msgspec.DecodeError:
             return head.status, None
 
+    async def text(self, path: str, *, base: str | None = None) -> tuple[int, str]:
+        """Return the status and the text of a page."""
+        where = (self._path if base is None else base) + path
+        connection, head = await self._open("GET", where, b"")
+        return head.status, (await self._rest(connection, head)).decode(errors="replace")
+
     async def ask(self, path: str, body: object) -> Any:
         """Post JSON and return the answer's; raises BenchError unless it is a 200."""
         status, answer = await self.json(path, body)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from tokenrouter.bench.breakdown import Breakdown
 from tokenrouter.bench.figures import Figures, Slo, Spread
 
 Get = Callable[[Figures], float | None]
@@ -39,6 +40,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     side: str
     level: Level
     runs: list[Figures]
+    breakdown: list[Breakdown] = []  # of all repeats together, where it was asked for
 
     def of(self, get: Get) -> Median | None:
         """Return a figure's median and range; None where a run lacks it."""

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenrouter.bench import load
+from tokenrouter.bench.breakdown import Breakdown, between, spent, together
 from tokenrouter.bench.figures import Figures, Slo, figures
 from tokenrouter.bench.http import BenchError, Http
 from tokenrouter.bench.prompts import Lengths, cycled, from_file, synthetic
-from tokenrouter.bench.report import Agreement, Level, Result, Row, ratios
+from tokenrouter.bench.report import ROUTED, Agreement, Level, Result, Row, ratios
 from tokenrouter.bench.sample import Ask, Asker, Job
 
 Say = Callable[[str], None]
@@ -37,6 +38,7 @@ class Settings:
     seed: int = 0
     ask: Ask
     slo: Slo | None = None
+    breakdown: bool = False  # look where the routed server's steps spend their time
 
 
 @dataclass(eq=False)
@@ -48,6 +50,7 @@ class Bench:
     sides: dict[str, Asker]
     say: Say
     _runs: dict[tuple[str, Level], list[Figures]] = field(default_factory=dict)
+    _spent: dict[Level, list[list[Breakdown]]] = field(default_factory=dict)
 
     async def measure(self) -> list[Row]:
         """Return the figures of all levels, repeats and sides; raises BenchError where nothing is answered."""
@@ -57,10 +60,15 @@ class Bench:
             for place, level in enumerate(chosen.levels):
                 jobs = await self.jobs(chosen.requests, 1 + repeat * len(chosen.levels) + place)
                 for side in self._order(repeat):
-                    run = await self._run(side, level, jobs, repeat)
+                    run = await self._looked_at(side, level, jobs, repeat)
                     self._runs.setdefault((side, level), []).append(run)
         return [
-            Row(side=side, level=level, runs=self._runs[side, level])
+            Row(
+                side=side,
+                level=level,
+                runs=self._runs[side, level],
+                breakdown=together(self._spent.get(level, [])) if side == ROUTED else [],
+            )
             for level in chosen.levels
             for side in self.sides
         ]
@@ -84,6 +92,17 @@ class Bench:
         if chosen.prompts is not None:
             return cycled(from_file(chosen.prompts, chosen.lengths.output), n)
         return await synthetic(self.http, n, chosen.lengths, chosen.seed * 10_007 + part)
+
+    async def _looked_at(
+        self, side: str, level: Level, jobs: Sequence[Job], repeat: int
+    ) -> Figures:
+        """Run one side, and note where its subservers' time goes where that is asked for."""
+        if side != ROUTED or not self.settings.breakdown:
+            return await self._run(side, level, jobs, repeat)
+        before = await spent(self.http)
+        run = await self._run(side, level, jobs, repeat)
+        self._spent.setdefault(level, []).append(between(before, await spent(self.http)))
+        return run
 
     async def _run(self, side: str, level: Level, jobs: Sequence[Job], repeat: int) -> Figures:
         done = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenrouter.bench.breakdown import WAIT, Breakdown
 from tokenrouter.bench.report import Get, Median, Result, Row, part
 
 COLUMNS: list[tuple[str, Get]] = [
@@ -34,6 +35,8 @@ def table(result: Result) -> str:
     lines += ["", *_aligned([head, *body]), ""]
     lines += [_shares(row) for row in result.rows if row.runs[-1].share]
     lines += _notes(result)
+    for row in result.rows:
+        lines += _breakdown(row)
     return "\n".join(lines)
 
 
@@ -62,6 +65,32 @@ def _notes(result: Result) -> list[str]:
             why = next(run.first_error for run in row.runs if run.first_error)
             lines.append(f"{row.side} {row.level.name}: {failed} requests failed, first: {why}")
     return lines
+
+
+def _breakdown(row: Row) -> list[str]:
+    """Return where the steps of a level spent their time: means in milliseconds a step."""
+    if not row.breakdown:
+        return []
+    phases = [phase for phase in row.breakdown[0].seconds if phase != WAIT]
+    head = ["model", "steps", *phases, "step", "beside model", "no work"]
+    body = [
+        [
+            one.model,
+            f"{one.steps:.0f}",
+            *(f"{one.ms(phase):.3f}" for phase in phases),
+            f"{sum(one.ms(phase) for phase in phases):.3f}",
+            f"{100 * one.share_beside_model:.1f} %",
+            f"{100 * _idle(one):.1f} %",
+        ]
+        for one in row.breakdown
+    ]
+    title = f"where a step's time goes, {row.side} {row.level.name} (ms a step, means)"
+    return ["", title, *_aligned([head, *body])]
+
+
+def _idle(one: Breakdown) -> float:
+    whole = sum(one.seconds.values())
+    return one.seconds.get(WAIT, 0.0) / whole if whole else 0.0
 
 
 def _shares(row: Row) -> str:

@@ -78,6 +78,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     told.add_argument("--json", type=Path, metavar="FILE", help="write all figures; - is stdout")
     told.add_argument("--svg", type=Path, metavar="FILE", help="write a plot")
+    told.add_argument(
+        "--breakdown",
+        action="store_true",
+        help="say where the time of each model's steps goes, by phase (from /metrics)",
+    )
     served = parser.add_argument_group("of a plan")
     served.add_argument(
         "--baseline",
@@ -180,6 +185,7 @@ def _settings(args: argparse.Namespace, plan: Plan | None) -> Settings:
             params=_sets(args.sets, plan),
         ),
         slo=args.slo,
+        breakdown=args.breakdown,
     )
 
 

@@ -32,6 +32,7 @@ from tokenrouter.runtime.messages import (
     ToSubserver,
     Windows,
 )
+from tokenrouter.runtime.phases import PHASES
 
 MOST = 2**53  # of any number that counts something
 MOST_TOP_K = 2**31 - 1
@@ -170,13 +171,15 @@ class MessageCheck:
             return "negative counts"
         if report.free + report.kept > report.pages:
             return "more pages than there are"
+        for peer, rule, n in report.handoffs:
+            if not _counts([peer], high=self.n - 1) or not _counts([rule], low=-1) or n < 0:
+                return "hand-offs to models that do not exist"
         if not _counts(n for each in report.captured for n in each):
             return "negative counts"
         if not set(report.eager) <= set(EAGER) or not _counts(report.eager.values()):
             return "steps for reasons that do not exist, or negative ones"
-        for peer, rule, n in report.handoffs:
-            if not _counts([peer], high=self.n - 1) or not _counts([rule], low=-1) or n < 0:
-                return "hand-offs to models that do not exist"
+        if not set(report.phases) <= set(PHASES) or not _times(report.phases.values()):
+            return "times of phases that do not exist, or negative ones"
         return None
 
     def _known(self, ids: Sequence[int]) -> bool:

@@ -12,6 +12,7 @@ from statistics import median
 
 from tokenrouter.runtime.gate import REASONS
 from tokenrouter.runtime.messages import DELAY_BOUNDS_MS, Move, Report, RouteState, StepTime, Tally
+from tokenrouter.runtime.phases import Phases
 from tokenrouter.runtime.scheduler import Scheduler
 
 LATEST = 31  # steps of one size that a median is taken over
@@ -116,7 +117,7 @@ class Meter:
         )
 
 
-def report(meter: Meter, scheduler: Scheduler, *, check: bool) -> Report:
+def report(meter: Meter, scheduler: Scheduler, phases: Phases, *, check: bool) -> Report:
     """Return what a subserver holds, and whether it adds up."""
     problem = ""
     try:
@@ -139,4 +140,5 @@ def report(meter: Meter, scheduler: Scheduler, *, check: bool) -> Report:
         prefix_asked=scheduler.n_asked,
         prefix_found=scheduler.n_found,
         handoffs=[(*to, n) for to, n in meter.handoffs.items()],
+        phases=phases.seconds(),
     )

@@ -107,6 +107,7 @@ def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
     """Take messages and run batches until drained or orphaned; waits only where there is nothing to do."""
     check = MessageCheck(subserver.plan)
     while True:
+        subserver.phases.at("messages")
         for data in sockets.receive():
             message = parse_for_subserver(data, check, subserver.model)
             if message is not None:
@@ -118,6 +119,7 @@ def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
         if os.getppid() != parent:
             return
         wait = subserver.wait_ms()
+        subserver.phases.at("wait")
         # A batch that is due and yet did not run lacks pages, which only a message can bring back.
         sockets.wait(IDLE_MS if not wait else min(wait, IDLE_MS))
 
