@@ -18,8 +18,18 @@ Linear = Callable[[Tensor], Tensor]  # [T, K] -> [T, N]
 _USUAL_ROWS = 8  # that the layout is chosen for; it is right for any number
 
 
-def linear(weight: Tensor, bias: Tensor | None, *, deterministic: bool) -> Linear:
-    """Return x -> x weight^T + bias: weight [N, K], bias [N]."""
+def linear(
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    deterministic: bool,
+    int8: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Linear:
+    """Return x -> x weight^T + bias: weight [N, K], bias [N]; x in `dtype`, else the weight's; int8: of rounded weights."""
+    if int8:
+        weight = rounded(weight)
+    weight = weight.to(dtype or weight.dtype)
     if deterministic:
         return lambda x: kernels.blocked_linear(x, weight, bias)
     if weight.dtype == torch.bfloat16 and weight.device.type == "cpu" and _can_pack():
@@ -45,3 +55,17 @@ def _prepacked(weight: Tensor, bias: Tensor | None) -> Linear:
         return found
 
     return apply
+
+
+def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight ~ q * scale by output: [N, K] -> int8 [N, K], float32 [N]; rounded to the nearest, ties to even."""
+    wide = weight.float()
+    scale = wide.abs().amax(1) / 127
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (wide / scale[:, None]).round().to(torch.int8), scale
+
+
+def rounded(weight: Tensor) -> Tensor:
+    """Return what an int8 weight stands for, in float32."""
+    q, scale = quantised(weight)
+    return q.float() * scale[:, None]

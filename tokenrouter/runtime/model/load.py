@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from tokenrouter_kernels import native
 from torch import Tensor
 
 from tokenrouter.models.config import ModelConfig, read_config
@@ -18,7 +20,9 @@ from tokenrouter.runtime.model.dummy import Dummy
 from tokenrouter.runtime.model.foreign import load_foreign
 from tokenrouter.runtime.model.language_model import LanguageModel
 from tokenrouter.runtime.model.linears import Linear, linear
+from tokenrouter.runtime.model.native import Maker, fits
 from tokenrouter.runtime.model.parallel import Group, Shard
+from tokenrouter.runtime.model.raw import RawLayer, RawLinear, Taken, raw_layer
 from tokenrouter.runtime.model.rope import RotaryTable
 from tokenrouter.runtime.model.weights import Gguf, Safetensors, Student, Weights
 
@@ -28,9 +32,6 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_IGNORED = ("rotary_emb.inv_freq", "rope_freqs.weight", "attn.masked_bias")
-
-
 CPU = torch.device("cpu")
 
 
@@ -48,12 +49,11 @@ def load_model(
     `dtype` overrides the plan's. `deterministic` needs float32 or float64: then a request's logits are equal to the bit
     alone and in a crowd, whole or in chunks.
     """
-    if model.quantize != "none":
-        raise ModelError(f"model `{model.name}`: `quantize {model.quantize}` is not supported yet")
     return load(
         locate(model.use, base),
         dtype or model.dtype,
         deterministic=deterministic,
+        int8=model.quantize == "int8",
         group=group,
         device=device,
     )
@@ -64,10 +64,11 @@ def load(
     dtype: str,
     *,
     deterministic: bool = False,
+    int8: bool = False,
     group: Group | None = None,
     device: torch.device = CPU,
 ) -> LanguageModel:
-    """Return a located model with its weights; raises ModelError."""
+    """Return a located model with its weights, those of linear layers rounded to int8 or not; raises ModelError."""
     if dtype not in DTYPES:
         raise ModelError(f"dtype `{dtype}` is unknown; there are {', '.join(DTYPES)}")
     if deterministic and dtype not in ("float32", "float64"):
@@ -78,12 +79,26 @@ def load(
             raise ModelError(
                 f"`{located.path}`: deterministic mode covers our own decoder, and `{config.family}` runs through transformers"
             )
+        if int8:
+            raise ModelError(
+                f"`{located.path}`: `quantize int8` covers our own decoder, and `{config.family}` runs through transformers"
+            )
         return load_foreign(located, config, DTYPES[dtype])
+    if int8 and group is not None:
+        raise ModelError(
+            f"`{located.path}`: `quantize int8` and `tensor_parallel` exclude each other"
+        )
     weights = weights_of(located, config)
     if group is not None:
         weights, config = Shard(weights, group), share(config, group.size)
     return assemble(
-        weights, config, DTYPES[dtype], deterministic=deterministic, group=group, device=device
+        weights,
+        config,
+        DTYPES[dtype],
+        deterministic=deterministic,
+        int8=int8,
+        group=group,
+        device=device,
     )
 
 
@@ -107,20 +122,29 @@ def assemble(
     dtype: torch.dtype,
     *,
     deterministic: bool = False,
+    int8: bool = False,
     group: Group | None = None,
     device: torch.device = CPU,
-) -> Decoder:
+) -> LanguageModel:
     """Return a decoder made of named weights; raises ModelError where some are missing or left over."""
-    taken = _Taken(weights, dtype, device)
+    taken = Taken(weights, dtype, device, int8=int8)
+    if group is None and not deterministic and device.type == "cpu" and fits(config, dtype):
+        library = native.library()
+        if library is not None:
+            return _native(taken, config, Maker(library, config, int8=int8))
     embedding = taken.get("model.embed_tokens.weight", (config.vocab_rows, config.hidden))
-    layers = [_layer(taken, config, at, deterministic, group) for at in range(config.layers)]
+
+    def form(part: RawLinear) -> Linear:
+        return linear(part.weight, part.bias, deterministic=deterministic, int8=int8, dtype=dtype)
+
+    layers = [
+        _layer(raw_layer(taken, config, at), group, form, in_order=deterministic)
+        for at in range(config.layers)
+    ]
     norm = taken.get("model.norm.weight", (config.hidden,))
-    head = embedding
-    if not config.tied:
-        head = taken.get("lm_head.weight", (config.vocab_rows, config.hidden))
-    factors = weights.get("rope_freqs.weight") if config.rope.kind == "factors" else None
+    head = _head(taken, config, embedding)
     taken.check()
-    logits = linear(head if group is None else group.rows(head), None, deterministic=deterministic)
+    logits = form(RawLinear(head if group is None else group.rows(head), None))
     made = CudaDecoder if device.type == "cuda" else Decoder
     return made(
         config=config,
@@ -129,80 +153,52 @@ def assemble(
         layers=layers,
         norm=norm,
         head=logits if group is None else group.joined(logits, config.vocab_rows),
-        rotary=RotaryTable(config, dtype, factors, device),
+        rotary=RotaryTable(config, dtype, _factors(weights, config), device),
         deterministic=deterministic,
         device=device,
     )
 
 
-class _Taken:
-    """Weights, and which of them were used."""
+def _native(taken: Taken, config: ModelConfig, maker: Maker) -> LanguageModel:
+    embedding = taken.get("model.embed_tokens.weight", (config.vocab_rows, config.hidden))
+    for at in range(config.layers):
+        maker.layer(at, raw_layer(taken, config, at))
+    norm = taken.get("model.norm.weight", (config.hidden,))
+    head = _head(taken, config, embedding)
+    taken.check()
+    rotary = RotaryTable(config, torch.float32, _factors(taken.weights, config))
+    return maker.finish(embedding, norm, head, rotary)
 
-    def __init__(self, weights: Weights, dtype: torch.dtype, device: torch.device) -> None:
-        self.weights = weights
-        self.dtype = dtype
-        self.device = device
-        self.names = weights.names()
-        self.used: set[str] = set()
 
-    def get(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        if name not in self.names:
-            raise ModelError(f"the model's weights lack `{name}`")
-        self.used.add(name)
-        tensor = self.weights.get(name)
-        if tensor.shape != shape:
-            raise ModelError(
-                f"`{name}` has shape {list(tensor.shape)}, the config asks for {list(shape)}"
-            )
-        return tensor.to(self.device, self.dtype).contiguous()
+def _head(taken: Taken, config: ModelConfig, embedding: Tensor) -> Tensor:
+    """Return the head's weight, in the dtype of linear layers."""
+    shape = (config.vocab_rows, config.hidden)
+    if not config.tied:
+        return taken.get("lm_head.weight", shape, taken.linears)
+    if taken.linears == taken.dtype:
+        return embedding
+    return taken.get("model.embed_tokens.weight", shape, taken.linears)
 
-    def maybe(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
-        return self.get(name, shape) if name in self.names else None
 
-    def check(self) -> None:
-        """Refuse weights that would be left out: the model would not be what it claims."""
-        left = sorted(
-            name
-            for name in self.names - self.used
-            if not name.endswith(_IGNORED) and name != "lm_head.weight"
-        )
-        if left:
-            raise ModelError(f"the model has {len(left)} unknown weights, such as `{left[0]}`")
+def _factors(weights: Weights, config: ModelConfig) -> Tensor | None:
+    return weights.get("rope_freqs.weight") if config.rope.kind == "factors" else None
 
 
 def _layer(
-    taken: _Taken, config: ModelConfig, at: int, deterministic: bool, group: Group | None
+    raw: RawLayer, group: Group | None, form: Callable[[RawLinear], Linear], *, in_order: bool
 ) -> Layer:
-    c, prefix = config, f"model.layers.{at}."
-    queries, keys = c.heads * c.head_dim, c.kv_heads * c.head_dim
 
-    def joined(parts: dict[str, int], width: int) -> Linear:
-        weight = [taken.get(f"{prefix}{n}.weight", (rows, width)) for n, rows in parts.items()]
-        bias = [taken.maybe(f"{prefix}{n}.bias", (rows,)) for n, rows in parts.items()]
-        some = None
-        if any(b is not None for b in bias):
-            some = torch.cat(
-                [
-                    torch.zeros(rows, dtype=taken.dtype, device=taken.device) if b is None else b
-                    for b, rows in zip(bias, parts.values(), strict=True)
-                ]
-            )
-        whole = weight[0] if len(weight) == 1 else torch.cat(weight)
-        return linear(whole, some, deterministic=deterministic)
-
-    def summed(part: Linear) -> Linear:
-        return part if group is None else group.summed(part, in_order=deterministic)
+    def summed(part: RawLinear) -> Linear:
+        made = form(part)
+        return made if group is None else group.summed(made, in_order=in_order)
 
     return Layer(
-        attention_norm=taken.get(prefix + "input_layernorm.weight", (c.hidden,)),
-        qkv=joined(
-            {"self_attn.q_proj": queries, "self_attn.k_proj": keys, "self_attn.v_proj": keys},
-            c.hidden,
-        ),
-        query_norm=taken.maybe(prefix + "self_attn.q_norm.weight", (c.head_dim,)),
-        key_norm=taken.maybe(prefix + "self_attn.k_norm.weight", (c.head_dim,)),
-        out=summed(joined({"self_attn.o_proj": c.hidden}, queries)),
-        feed_forward_norm=taken.get(prefix + "post_attention_layernorm.weight", (c.hidden,)),
-        gate_up=joined({"mlp.gate_proj": c.intermediate, "mlp.up_proj": c.intermediate}, c.hidden),
-        down=summed(joined({"mlp.down_proj": c.hidden}, c.intermediate)),
+        attention_norm=raw.attention_norm,
+        qkv=form(raw.qkv),
+        query_norm=raw.query_norm,
+        key_norm=raw.key_norm,
+        out=summed(raw.out),
+        feed_forward_norm=raw.feed_forward_norm,
+        gate_up=form(raw.gate_up),
+        down=summed(raw.down),
     )

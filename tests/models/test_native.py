@@ -1,0 +1,215 @@
+"""The native decoder: near to the same weights in float64, the same to the bit in any company, and optional."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from tokenrouter_kernels.native import build
+from tokenrouter_kernels.native.build import NativeError
+
+from tests.factories import prompts, save_model
+from tests.models.harness import PAGE, Paged, ours
+from tokenrouter.models import locate
+from tokenrouter.runtime.model.decoder import Decoder
+from tokenrouter.runtime.model.linears import rounded
+from tokenrouter.runtime.model.load import load
+from tokenrouter.runtime.model.native import NativeDecoder
+
+FAMILIES = {
+    "llama": {"family": "llama"},
+    "llama tied": {"family": "llama", "tied": True},
+    "mistral": {"family": "mistral"},
+    "qwen2": {"family": "qwen2", "padding": 13},
+    "qwen3": {"family": "qwen3"},
+    "odd sizes": {"family": "llama", "hidden": 40},
+    "wide heads": {"family": "qwen3", "hidden": 256},
+}
+TOKENS = prompts(40, seed=6)[3] + prompts(40, seed=7)[5] + prompts(40, seed=8)[7]
+
+
+def _library():
+    try:
+        return build.load()
+    except NativeError as error:
+        return str(error)
+
+
+pytestmark = pytest.mark.skipif(
+    isinstance(_library(), str), reason=f"this machine cannot run it: {_library()}"
+)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Return a function that gives the directory of a family's tiny model, whose weights are whole in bfloat16."""
+    from safetensors.torch import load_file, save_file
+
+    made = {}
+
+    def get(name):
+        if name not in made:
+            path = tmp_path_factory.mktemp("models") / name.replace(" ", "_")
+            made[name] = save_model(path, seed=len(made), **FAMILIES[name])
+            file = path / "model.safetensors"
+            narrow = {k: v.bfloat16().float() for k, v in load_file(file).items()}
+            save_file(narrow, file, metadata={"format": "pt"})
+        return made[name]
+
+    return get
+
+
+def native(path, **more):
+    model = load(locate(str(path), path), "bfloat16", **more)
+    assert isinstance(model, NativeDecoder)
+    return model
+
+
+def plain(path, dtype, monkeypatch):
+    """Return the torch decoder."""
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "load", refuse)
+        build.library.cache_clear()
+        model = ours(path, dtype)
+    build.library.cache_clear()
+    assert isinstance(model, Decoder)
+    return model
+
+
+def refuse():
+    raise NativeError("not now")
+
+
+def error(got, expected):
+    return float((got.double() - expected.double()).square().mean().sqrt())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_and_states_are_nearer_to_float64_than_those_of_torch(saved, family, monkeypatch):
+    path = saved(family)
+    models = native(path), plain(path, "bfloat16", monkeypatch), ours(path, "float64")
+
+    outs = []
+    for model in models:
+        paged = Paged(model)
+        paged.extend((2, 0, TOKENS[:9]))
+        parts = [paged.extend((2, 9, TOKENS[9:]), (5, 0, TOKENS[:4]), hidden=True)]
+        parts += [
+            paged.extend((5, 4 + at, [token]), (2, len(TOKENS) + at, [token]), hidden=True)
+            for at, token in enumerate(TOKENS[20:30])
+        ]
+        outs.append(
+            [torch.cat([getattr(part, which) for part in parts]) for which in ("logits", "hidden")]
+        )
+    ours_, theirs, true = outs
+
+    for got, other, expected in zip(ours_, theirs, true, strict=True):
+        assert got.shape == expected.shape
+        assert error(got, expected) < min(error(other, expected), 0.02 * expected.std())
+
+
+def test_a_sliding_window_hides_the_same_positions(saved, tmp_path):
+    import shutil
+
+    from tests.models.harness import patch
+
+    path = tmp_path / "windowed"
+    shutil.copytree(saved("mistral"), path)
+    patch(path, sliding_window=7)
+    got = Paged(native(path)).extend((1, 0, TOKENS))
+    expected = Paged(ours(path, "float64")).extend((1, 0, TOKENS))
+    unwindowed = Paged(ours(saved("mistral"), "float64")).extend((1, 0, TOKENS))
+
+    assert error(got.logits, expected.logits) < 0.02 * expected.logits.std()
+    assert error(unwindowed.logits, expected.logits) > 0.05 * expected.logits.std()
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "odd sizes", "wide heads"])
+def test_a_rows_bits_depend_on_no_other_row_chunk_or_thread(saved, family, int8):
+    model = native(saved(family), int8=int8)
+    threads = torch.get_num_threads()
+    alone = Paged(model)
+    expected = []
+    torch.set_num_threads(1)
+    try:
+        for at, token in enumerate(TOKENS):
+            expected.append(alone.extend((0, at, [token])).logits[0])
+        torch.set_num_threads(3)
+        crowd = Paged(model)
+        for at in range(0, len(TOKENS), 5):
+            others = [(r, at, TOKENS[at : at + 1 + r]) for r in range(1, 7)]
+            got = crowd.extend(*others[:3], (0, at, TOKENS[at : at + 5]), *others[3:])
+            assert torch.equal(got.logits[3], expected[min(at + 5, len(TOKENS)) - 1])
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_int8_model_is_the_model_of_its_rounded_weights(saved, family):
+    path = saved(family)
+    got = Paged(native(path, int8=True)).extend((0, 0, TOKENS))
+    true = Paged(load(locate(str(path), path), "float64", int8=True)).extend((0, 0, TOKENS))
+    unrounded = Paged(ours(path, "float64")).extend((0, 0, TOKENS))
+
+    assert error(got.logits, true.logits) < 0.01 * true.logits.std()
+    assert error(got.logits, true.logits) < error(got.logits, unrounded.logits)
+
+
+def test_weights_are_rounded_to_the_nearest_of_255_steps_by_output():
+    weight = torch.tensor([[127.0, -0.4, 0.5, 1.5], [0.0, 0.0, 0.0, 0.0], [-2.54, 0.02, 1.0, 2.0]])
+
+    got = rounded(weight)
+
+    expected = torch.tensor([[127.0, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [-2.54, 0.02, 1.0, 2.0]])
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_pages_beyond_the_context_are_not_read(saved):
+    model = native(saved("llama"))
+    clean, dirty = Paged(model), Paged(model)
+    for layer in dirty.cache.keys + dirty.cache.values:
+        layer.fill_(float("nan"))
+
+    got = [paged.extend((3, 0, TOKENS[: PAGE + 1])).logits for paged in (clean, dirty)]
+
+    assert torch.equal(got[0], got[1])
+
+
+def test_without_a_compiler_the_reason_is_one_line_and_torch_does_the_work(monkeypatch, saved):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(NativeError, match="no C\\+\\+ compiler"):
+        build.load()
+    build.library.cache_clear()
+    try:
+        assert isinstance(ours(saved("llama"), "bfloat16"), Decoder)
+    finally:
+        monkeypatch.undo()
+        build.library.cache_clear()
+
+
+def test_a_compiler_that_fails_is_quoted(monkeypatch, tmp_path):
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\n[ $1 = --version ] && exit 0\necho no space left >&2; exit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("TOKENROUTER_CACHE", str(tmp_path))
+    with pytest.raises(NativeError, match="failed: no space left"):
+        build.load()
+
+
+def test_a_processor_without_the_instructions_is_told(monkeypatch):
+    monkeypatch.setattr(build, "_features", lambda: " fpu avx512f")
+    with pytest.raises(NativeError, match="the processor lacks avx512bw"):
+        build.load()
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_the_environment_can_forbid_it(value):
+    code = "from tokenrouter_kernels.native import library; print(library() is None)"
+    environment = {"TOKENROUTER_NATIVE": value, "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    environment["TOKENROUTER_CACHE"] = str(build.directory().parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(value == "0")
