@@ -119,10 +119,15 @@ SLACK = 1e-9  # two bounds that cross by less may meet
 
 
 class Told(NamedTuple):
-    """A bound, and what says so."""
+    """A bound, and what says so: `why` has a place for the number `at`."""
 
     value: float
     why: str = ""
+    at: float = 0.0
+
+    def keeps(self, side: str) -> str:
+        """Return the bound as the reason of another."""
+        return f"{self.why.format(self.at)} keeps `maxprob` {side} {self.value:.3g}"
 
 
 def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
@@ -144,24 +149,22 @@ def no_maxprob(v: int, known: list[tuple[SignalOf, Range]]) -> str | None:
             case "entropy":
                 h = at
             case "margin":
-                low = max(low, Told(at.low, f"`margin` above {at.low:g}"))
-                high = min(high, Told((1.0 + at.high) / 2.0, f"`margin` below {at.high:g}"))
+                low = max(low, Told(at.low, "`margin` above {:g}", at.low))
+                high = min(high, Told((1.0 + at.high) / 2.0, "`margin` below {:g}", at.high))
             case "logprob":
-                low = max(low, Told(exp(at.low), f"`logprob` above {at.low:g}"))
+                low = max(low, Told(exp(at.low), "`logprob` above {:g}", at.low))
             case "mass" if isinstance(term.args[0], int):
                 k = max(1, term.args[0])
-                low = max(low, Told(at.low / k, f"`{term}` above {at.low:g}"))
-                high = min(high, Told(at.high, f"`{term}` below {at.high:g}"))
+                low = max(low, Told(at.low / k, f"`{term}` above {{:g}}", at.low))
+                high = min(high, Told(at.high, f"`{term}` below {{:g}}", at.high))
             case _:
                 pass
-    least = f"{low.why} keeps `maxprob` above {low.value:.3g}"
-    most = f"{high.why} keeps `maxprob` below {high.value:.3g}"
     if low.value > high.value + SLACK:
-        return f"{least}; {most}"
+        return f"{low.keeps('above')}; {high.keeps('below')}"
     if h.low > (top := most_entropy(low.value, v)) + SLACK:
-        return f"{least}; that keeps `entropy` below {top:.3g} nats"
+        return f"{low.keeps('above')}; that keeps `entropy` below {top:.3g} nats"
     if h.high < (bottom := least_entropy(high.value)) - SLACK:
-        return f"{most}; that keeps `entropy` above {bottom:.3g} nats"
+        return f"{high.keeps('below')}; that keeps `entropy` above {bottom:.3g} nats"
     return None
 
 

@@ -88,7 +88,7 @@ class Expressions(Names):
             case ast.Comparison():
                 return self._comparison(node)
             case ast.Negation():
-                return hir.Not(self.condition(node.of), span=self.span(node))
+                return self._negation(node)
             case ast.And():
                 return hir.AllOf(tuple(map(self.condition, node.of)), span=self.span(node))
             case ast.Or():
@@ -101,6 +101,15 @@ class Expressions(Names):
                 return self._membership(node)
             case ast.Group():
                 return self.read(node)
+
+    def _negation(self, node: ast.Negation) -> hir.Expr:
+        """Return what is left of a nest of negations: one or none."""
+        of, negated = node.of, True
+        while isinstance(of, (ast.Group, ast.Negation)):
+            negated ^= isinstance(of, ast.Negation)
+            of = of.of
+        inner = self.condition(of)
+        return hir.Not(inner, span=self.span(node)) if negated else inner
 
     def _quantity(self, node: ast.Quantity) -> hir.Expr:
         value, unit = self.number(node.number), node.unit.text if node.unit else ""

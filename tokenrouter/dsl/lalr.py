@@ -114,18 +114,24 @@ class Parser:
     def run(self) -> Parsed:
         """Return the tree; there always is one."""
         at, real, kinds = 0, self.tokens.real, self.tokens.kinds
+        rows, states = self.table.states, self.states
         last_error = -1
         while True:
             token = real[at]
-            action = self._settle(kinds[token], token)
-            if action == 0:
-                return Parsed(self.values[1], self.problems, self.dropped)
-            if action is not None:
-                self._push(action, token, token, token)
+            action = rows[states[-1]].get(kinds[token])
+            if action is not None and action < 0:
+                action = self._settle(kinds[token], token)
+            if action:
+                states.append(action)
+                self.values.append(token)
+                self.firsts.append(token)
+                self.lasts.append(token)
                 at += 1
-                continue
-            at = self._recover(at, quiet=at == last_error)
-            last_error = at
+            elif action == 0:
+                return Parsed(self.values[1], self.problems, self.dropped)
+            else:
+                at = self._recover(at, quiet=at == last_error)
+                last_error = at
 
     def _settle(self, kind: str, token: int) -> int | None:
         """Reduce as long as the tables say so; return the state to shift into, 0 to accept, None for a mistake."""
@@ -147,7 +153,10 @@ class Parser:
 
     def _reduce(self, number: int, token: int) -> None:
         name, origin, size, kept, single, _ = self.table.productions[number]
-        if size:
+        if size == 1:
+            values, first, last = [self.values.pop()], self.firsts.pop(), self.lasts.pop()
+            self.states.pop()
+        elif size:
             values = self.values[-size:]
             first, last = self.firsts[-size], self.lasts[-1]
             del self.states[-size:], self.values[-size:], self.firsts[-size:], self.lasts[-size:]
@@ -174,7 +183,10 @@ class Parser:
             value = children[0]
         else:
             value = self.build(name, children, first, last)
-        self._push(self.table.states[self.states[-1]][origin], value, first, last)
+        self.states.append(self.table.states[self.states[-1]][origin])
+        self.values.append(value)
+        self.firsts.append(first)
+        self.lasts.append(last)
 
     # Mistakes
 

@@ -101,14 +101,17 @@ class _Builder:
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
+        self.starts = tokens.starts
 
     def __call__(self, name: str, children: list[object], first: int, last: int) -> object:
         """Return the node of one reduction."""
-        starts = self.tokens.starts
+        starts = self.starts
         start = starts[first]
         end = starts[last + 1] if last >= first else start
-        leaf = self._leaf
-        return BUILD[name](start, end, [leaf(c) if isinstance(c, int) else c for c in children])
+        for at, child in enumerate(children):
+            if isinstance(child, int):
+                children[at] = self._leaf(child)
+        return BUILD[name](start, end, children)
 
     def _leaf(self, token: int) -> ast.Tok:
         tokens = self.tokens
