@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from tests.e2e.serving import Request
 from tests.factories import EOS, prompts
+from tokenrouter.runtime import grammar
 from tokenrouter.runtime.engine import Completion
 from tokenrouter.runtime.messages import RouteState, Sampling
 from tokenrouter.runtime.reference import After, Reference, Trace
 
-SHAPES = (
+SHAPES: tuple[dict[str, Any], ...] = (
     {},
     {"temperature": 1.0},
     {"temperature": 0.7, "top_p": 0.9},
@@ -24,14 +27,49 @@ SHAPES = (
     {"ignore_eos": True},
 )
 
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "kind": {"enum": ["ship", "sea", "river"]},
+        "n": {"type": "integer", "minimum": 0, "maximum": 99},
+    },
+    "required": ["name", "kind", "n"],
+    "additionalProperties": False,
+}
+REGEX = r"([a-z]{2,5} ){2,4}[0-9]{2}"
+LARK = 'start: "(" item ("," item)* ")"\nitem: /[a-c]{1,3}/ | start'
+WISHES: tuple[dict[str, Any], ...] = (
+    {"frequency_penalty": 0.7},
+    {"presence_penalty": -1.5, "temperature": 1.0},
+    {"repetition_penalty": 1.3, "temperature": 0.8, "top_p": 0.9},
+    {"logit_bias": {EOS: -100.0, 70: 6.0, 71: -3.5}},
+    {"grammar": grammar.of_regex(REGEX)},
+    {"grammar": grammar.of_json_schema(json.dumps(SCHEMA)), "temperature": 1.0},
+    {"grammar": grammar.of_lark(LARK), "temperature": 1.2, "min_p": 0.01},
+    {"grammar": grammar.of_regex(REGEX), "presence_penalty": 2.0, "logit_bias": {80: 50.0}},
+    {},
+    {"repetition_penalty": 0.8, "frequency_penalty": -0.3, "presence_penalty": 0.4, "top_k": 30,
+     "temperature": 1.0},
+)  # fmt: skip
 
-def requests(n: int, seed: int = 0, longest: int = 24, most: int = 24) -> list[Request]:
-    """Return `n` requests: greedy and sampled in every way, of all lengths, the same for a seed."""
+
+def requests(
+    n: int, seed: int = 0, longest: int = 24, most: int = 24, *, wishes: bool = False
+) -> list[Request]:
+    """Return `n` requests: greedy and sampled in every way, of all lengths, the same for a seed.
+
+    With `wishes`, two of three also ask for penalties, biases or a grammar.
+    """
     rng = random.Random(seed)
+    wishing = random.Random(seed)
     made = []
     asked = prompts(n, seed, longest)
     for at, prompt in enumerate(asked):
         shape = SHAPES[at % len(SHAPES)]
+        if wishes and at % 3:
+            wish = wishing.choice(WISHES)
+            shape = wish if "grammar" in wish else {**shape, **wish}
         sampling = Sampling(
             seed=rng.choice((at, 2**63 + at, rng.getrandbits(64))),
             max_tokens=rng.randint(most // 2, most) if at % 5 else rng.randint(1, 4),

@@ -1,7 +1,7 @@
 """Deterministic mode, float32: the logits of a text are equal to the bit, alone and in a crowd, whole and in chunks.
 
-So a request is equal to the bit in everything that is told of it, whatever surrounds it, and also where the subserver
-that wrote it died on the way.
+So a request is equal to the bit in everything that is told of it, whatever surrounds it, whatever its client wishes of the
+choice, and also where the subserver that wrote it died on the way.
 """
 
 from collections import defaultdict
@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.compare import requests
 from tests.e2e.serving import Conditions, serve
 from tests.e2e.test_exact import POLICIES
+from tokenrouter.runtime.shaping import is_shaped
 
 CONDITIONS = (
     Conditions(),
@@ -31,7 +32,8 @@ def told(completion):
 def test_a_request_is_equal_to_the_bit_alone_and_in_a_crowd(compiled, decoders, path):
     plan = compiled(path)
     models = decoders(plan.models, "float32", deterministic=True)
-    wanted = requests(8, seed=5, most=16)
+    wanted = requests(12, seed=5, most=16, wishes=True)
+    assert sum(is_shaped(request.sampling) for request in wanted) >= 6
     bits = defaultdict(dict)
     alone = serve(plan, wanted, Conditions(crowd=1), models, bits)
 

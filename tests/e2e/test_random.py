@@ -1,7 +1,7 @@
 """Random policies under random conditions: whatever a policy says, the runtime does what the reference does.
 
 The models are the tiny ones behind paged tokens, so that a whole served crowd takes milliseconds; what is on trial is
-scheduling, hand-off, state, sampling, signals and rules, on every path.
+scheduling, hand-off, state, sampling, what clients wish of the choice, signals and rules, on every path.
 """
 
 from dataclasses import replace
@@ -50,7 +50,10 @@ def equal(bench, float64):
         wanted = [
             replace(request, params={"tau": tau}, metadata=metadata)
             for request, tau, metadata in zip(
-                requests(6, seed=data.draw(st.integers(0, 50))), TAUS, METADATA, strict=True
+                requests(6, seed=data.draw(st.integers(0, 50)), wishes=True),
+                TAUS,
+                METADATA,
+                strict=True,
             )
         ]
         conditions = data.draw(CONDITIONS)

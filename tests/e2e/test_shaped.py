@@ -8,39 +8,14 @@ import re
 
 import pytest
 
-from tests.e2e.compare import difference, requests, traces
+from tests.e2e.compare import REGEX, SCHEMA, WISHES, difference, requests, traces
 from tests.e2e.serving import Conditions, Request, serve
 from tests.e2e.test_exact import ROOT
-from tests.factories import EOS, tokenizer
+from tests.factories import tokenizer
 from tokenrouter.runtime import grammar
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.reference import Reference
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 6},
-        "kind": {"enum": ["ship", "sea", "river"]},
-        "n": {"type": "integer", "minimum": 0, "maximum": 99},
-    },
-    "required": ["name", "kind", "n"],
-    "additionalProperties": False,
-}
-REGEX = r"([a-z]{2,5} ){2,4}[0-9]{2}"
-LARK = 'start: "(" item ("," item)* ")"\nitem: /[a-c]{1,3}/ | start'
-WISHES = (
-    {"frequency_penalty": 0.7},
-    {"presence_penalty": -1.5, "temperature": 1.0},
-    {"repetition_penalty": 1.3, "temperature": 0.8, "top_p": 0.9},
-    {"logit_bias": {EOS: -100.0, 70: 6.0, 71: -3.5}},
-    {"grammar": grammar.of_regex(REGEX)},
-    {"grammar": grammar.of_json_schema(json.dumps(SCHEMA)), "temperature": 1.0},
-    {"grammar": grammar.of_lark(LARK), "temperature": 1.2, "min_p": 0.01},
-    {"grammar": grammar.of_regex(REGEX), "presence_penalty": 2.0, "logit_bias": {80: 50.0}},
-    {},
-    {"repetition_penalty": 0.8, "frequency_penalty": -0.3, "presence_penalty": 0.4, "top_k": 30,
-     "temperature": 1.0},
-)  # fmt: skip
 POLICIES = ("demo", "mixture", "first_n")
 CONDITIONS = {
     "alone": Conditions(crowd=1),

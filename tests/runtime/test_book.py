@@ -4,7 +4,7 @@ import pytest
 
 from tests.runtime.toy import ping_pong
 from tokenrouter.plan import structs as s
-from tokenrouter.runtime.book import Book
+from tokenrouter.runtime.book import LONG, Book
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.messages import (
     Abort,
@@ -139,6 +139,40 @@ def test_no_more_requests_are_admitted_than_the_windows_know():
     made.abort(5)
     assert (made.n_running, len(made.waiting)) == (2, 1)
     assert max(m.n for _, m in told(sent, Active)) == 2
+
+
+def test_long_prompts_leave_places_to_those_behind_them_until_they_are_read():
+    made, _ = book(max_active=8, max_waiting=64, context=4096)
+    made.capacity = 4096
+    long = [made.submit([1] * (LONG + 1), TEN) for _ in range(6)]
+    short = [made.submit([1] * LONG, TEN) for _ in range(4)]
+    assert [e.wire is not None for e in long] == [True] * 2 + [False] * 4
+    assert [e.wire is not None for e in short] == [True] * 4
+
+    commit(made, token(long[0].wire, 1))  # it has been read
+    assert [e.wire is not None for e in long] == [True] * 3 + [False] * 3
+    commit(made, token(long[0].wire, 2), token(short[0].wire, 1))
+    assert made.n_running == 7
+
+    made.abort(long[1].request)
+    made.submit([1], TEN)
+    assert [e.wire is not None for e in long] == [True, False, True, True, False, False]
+    late = [made.submit([1], TEN) for _ in range(2)]
+    assert made.n_running == 8 and [e.wire for e in late] == [None, None]
+    for entry in [*long, *short, *late]:
+        made.abort(entry.request)
+    assert len(made.entries) == made.n_running == 1
+
+
+def test_one_long_prompt_is_read_at_a_time_where_there_are_few_places():
+    made, _ = book(max_active=2, max_waiting=64, context=4096)
+    made.capacity = 4096
+    entries = [made.submit([1] * (LONG + 1), TEN) for _ in range(2)]
+    assert [e.wire is not None for e in entries] == [True, False]
+
+    commit(made, token(entries[0].wire, 1, finish="stop"))
+
+    assert entries[1].wire is not None
 
 
 def test_requests_that_cannot_reach_a_gate_do_not_count_as_active():

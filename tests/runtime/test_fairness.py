@@ -78,6 +78,26 @@ def test_a_long_prompt_ends_beside_short_requests_that_never_stop_coming(budget)
     assert written(engine.completions[request]) == plain.serve(plan, prompt, SHORT)
 
 
+def test_a_short_prompt_is_read_within_a_few_batches_although_hundreds_of_batches_of_long_ones_came_before():
+    plan = toy.ping_pong(capacity=40_000, context=4096, prefill=["eager", "eager"])
+    engine = Engine(plan, models=toy.toys(plan, 40_000), max_batch_tokens=32)
+    long = [engine.submit([1 + at] * 3000, SHORT) for at in range(12)]
+    for _ in range(50):
+        engine.step()
+    before = [s.meter.steps for s in engine.subservers]
+
+    request = engine.submit([1, 2, 3] * 10, SHORT)
+    while not ended(engine, request):
+        assert engine.step()
+
+    # Two batches to read it in each model, and one a token and hand-off.
+    completion = engine.completions[request]
+    most = 6 + len(completion.tokens) + 2 * completion.tokens[-1].state.switches
+    assert max(s.meter.steps - b for s, b in zip(engine.subservers, before, strict=True)) <= most
+    assert not any(ended(engine, other) for other in long)
+    assert written(completion) == plain.serve(plan, [1, 2, 3] * 10, SHORT)
+
+
 @pytest.mark.parametrize("priority", [1, 3])
 def test_a_request_of_low_priority_ends_although_higher_ones_never_stop_coming(priority):
     """Each step of priority lets `STEP` later requests pass, and no more."""

@@ -109,8 +109,9 @@ def test_a_delay_runs_from_the_arrival_at_the_gate_to_the_launch():
     waiting = SimpleNamespace(owned=True, prefilling=False, due_since=30.0, admitted_ms=5.0)
     prompt = SimpleNamespace(owned=True, prefilling=True, due_since=0.0, admitted_ms=0.0)
 
-    plain = made.launched([SimpleNamespace(sequence=s) for s in (waiting, prompt)], "window", 50.0)
+    chunks = [SimpleNamespace(sequence=s) for s in (waiting, prompt)]
+    prompts = made.launched(chunks, "window", 50.0)
 
     tally = made.meter.tally(50.0, n_active=2, window=1, waiting=0)
     assert (tally.delay_sum_ms, tally.batch_sizes) == (20.0, {1: 1})
-    assert not plain
+    assert prompts == chunks[1:]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenrouter.runtime.messages import RouteState, Sampling
+from tokenrouter.runtime.pace import Allowance
 from tokenrouter.runtime.scheduler import Scheduler
 from tokenrouter.runtime.sequence import Sequence
 
@@ -108,6 +109,52 @@ def test_a_long_prompt_is_cut_and_does_not_stop_decoding():
         (2, 62, 8, True),
     ]
     assert all(batch[0][0] == 1 and batch[0][3] for batch in batches)
+
+
+def test_half_of_what_a_batch_reads_is_for_prompts_that_are_sooner_read_than_the_oldest():
+    made = scheduler(*(seq(n, 100) for n in (1, 2, 3)), pages=512, max_tokens=32)
+    add(made, seq(4, 9))
+    add(made, seq(5, 12))
+
+    assert run(made) == [(1, 0, 16, False), (4, 0, 9, True), (5, 0, 7, False)]
+    made.sequences[4].tokens.append(5)
+    assert run(made) == [(1, 16, 26, False), (4, 9, 1, True), (5, 7, 5, True)]
+    made.remove(4)
+    made.remove(5)
+    assert run(made) == [(1, 42, 32, False)]  # not for those that have as much before them
+
+
+def test_nothing_is_kept_for_a_short_prompt_that_finds_no_pages():
+    made = scheduler(seq(2, 24), pages=11, max_tokens=16)
+    settle(made)
+    add(made, seq(1, 40))  # its place is before the other's
+    made.sequences[1].rank = -1
+    made.sequences = dict(sorted(made.sequences.items()))
+    assert run(made)[0] == (1, 0, 15, False)
+    add(made, seq(3, 9))
+    assert made.pool.available == 1
+
+    assert run(made) == [(1, 15, 15, False)]
+
+
+def test_a_batch_reads_no_more_of_prompts_than_is_allowed_and_always_something():
+    made = scheduler(seq(1, 4), seq(2, 400), pages=512, max_tokens=64)
+    run(made)
+    while made.sequences[2].cached < 200:
+        made.sequences[1].tokens.append(5)
+        run(made)
+    at = made.sequences[2].cached
+
+    def read(work):
+        made.sequences[1].tokens.append(5)
+        chunks = made.next_batch(gate_open=True, allowance=Allowance(work, deep=float(at)))
+        made.done(chunks)
+        return [(c.sequence.request, c.n) for c in chunks]
+
+    assert read(30.0) == [(1, 1), (2, 15)]  # each token costs what two cost at the beginning
+    assert read(1.0) == [(1, 1), (2, 1)]
+    made.sequences[1].tokens.append(5)
+    assert [(request, n) for request, _, n, _ in run(made)] == [(1, 1), (2, 63)]
 
 
 def test_requests_that_are_away_are_skipped_and_keep_their_pages():

@@ -8,7 +8,9 @@ import pytest
 
 from tokenrouter.commands import run, serve, top
 from tokenrouter.runtime import transport
-from tokenrouter.runtime.book import STEP
+from tokenrouter.runtime.book import LONG, STEP
+from tokenrouter.runtime.pace import LEAST
+from tokenrouter.runtime.settings import Settings
 from tokenrouter.server import guided, protocol, service
 from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, ChatRequest, CompletionRequest
 
@@ -58,9 +60,12 @@ def test_every_option_is_documented(verb):
         (protocol.MAX_PRIORITY, "-1,000 to 1,000"),
         (protocol.MAX_TIMEOUT_S, "to 86,400 s"),
         (STEP, "plus 64 times its `priority`"),
+        (LONG, "prompts of more than 512 tokens"),
+        (Settings().max_batch_tokens, "A batch has at most 512 tokens"),
+        (int(LEAST), "at least 16 tokens"),
         (transport.MOST_BYTES >> 20, "has at most 64 MiB"),
     ],
     ids=lambda v: str(v)[:20],
 )
 def test_every_limit_is_the_one_that_is_documented(value, said):
-    assert said in TEXT and f"{value:,}" in said
+    assert said in re.sub(r"\s+", " ", TEXT) and f"{value:,}" in said

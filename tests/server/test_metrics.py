@@ -48,6 +48,19 @@ def test_a_histogram_is_cumulative_and_labels_are_escaped():
     assert (got["batch_size_sum", name], got["batch_size_count", name]) == (16, 5)
 
 
+def test_large_counters_keep_all_their_digits_and_flags_are_numbers():
+    out = Exposition()
+    out.set("tokens_total", 12_345_678, "m", "0")
+    out.set("phase_seconds_total", 123456.78125, "m", "gate")
+    out.set("model_up", True, "m")
+
+    got = samples(out.text())
+
+    assert got["tokens_total", "m", "0"] == 12_345_678
+    assert got["phase_seconds_total", "m", "gate"] == 123456.78125
+    assert got["model_up", "m"] == 1
+
+
 def test_times_are_taken_from_submission_and_between_tokens():
     clock = iter([10.0, 10.5, 11.5, 11.5, 20.0, 23.0])
     counts = Counts(lambda: next(clock))
@@ -57,11 +70,32 @@ def test_times_are_taken_from_submission_and_between_tokens():
     watched = counts.watch(7)
     watched.token(token)
     watched.token(msgspec.structs.replace(token, finish="stop"))
-    counts.watch(1).ended(None)
+    counts.watch(1).ended("aborted")
 
     assert (counts.first.sum, counts.between.sum, counts.whole.sum) == (0.5, 1.0, 4.5)
     assert counts.outcomes == {"stop": 1, "aborted": 1}
     assert (counts.n_prompt_tokens, counts.tokens) == (8, {(0, None): 2})
+
+
+def test_choices_that_ended_early_are_counted_by_why(server):
+    server.empties()
+    before = outcomes(server)
+    endless = {"prompt": "the sea", "max_tokens": 400, "ignore_eos": True}
+
+    assert server.post("/v1/completions", json={**endless, "timeout": 0.01, "n": 3}).is_error
+    stopped = server.post("/v1/completions", json={**endless, "stop": list("aeiou ")}).json()
+    with server.stream({**endless, "max_tokens": 2000, "stream": True}) as lines:
+        next(lines)
+    assert server.post("/v1/completions", json={**endless, "max_tokens": 2}).is_success
+
+    assert stopped["choices"][0]["finish_reason"] == "stop"
+    wanted = {"stop": 1, "length": 1, "aborted": 1, "timeout": 3, "failed": 0}
+    wait_until(lambda: {k: v - before[k] for k, v in outcomes(server).items()} == wanted)
+
+
+def outcomes(server):
+    got = samples(server.get("/metrics").text)
+    return {key[1]: value for key, value in got.items() if key[0] == "requests_total"}
 
 
 def test_every_metric_is_told_and_adds_up(plan_path):

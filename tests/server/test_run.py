@@ -1,5 +1,6 @@
 """`trc run`: one prompt, in this process, on a terminal and in a pipe."""
 
+import argparse
 import json
 import os
 import pty
@@ -9,6 +10,8 @@ import subprocess
 import pytest
 
 from tests.server.serving import HANG_S, TRC
+from tokenrouter.commands import run
+from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, GenerationRequest
 
 SAMPLED = ("--raw", "--temperature", "1", "--seed", "7", "--max-tokens", "24", "--dtype", "float64")
 
@@ -162,9 +165,52 @@ def test_penalties_and_what_goes_with_them_are_those_of_a_request(plan_path, cli
     assert result["usage"]["completion_tokens"] == 24
 
 
+def test_biases_stop_ids_and_metadata_are_those_of_a_request(plan_path, client, answered):
+    ids = [ord(char) for char in "abc"]
+    body = {"stop_token_ids": ids[:2], "route": {"metadata": {"tier": "pro", "n": 2, "x": True}}}
+    options = (
+        "--logit-bias",
+        f"{ids[2]}=3.5",
+        "--logit-bias",
+        "70=-100",
+        "--stop-token-id",
+        ids[0],
+    )
+    options += ("--stop-token-id", ids[1], "--metadata", "tier=pro", "--metadata", "n=2")
+
+    done = trc(
+        plan_path, "--prompt", "The sea", *SAMPLED, *options, "--metadata", "x=true", "--json"
+    )
+    served = client.completions.create(
+        model="ping_pong", prompt="The sea", temperature=1, seed=7, max_tokens=24, extra_body=body,
+        logit_bias={str(ids[2]): 3.5, "70": -100},
+    )  # fmt: skip
+
+    result = json.loads(done.stdout)
+    assert (result["text"], result["route"]) == (served.choices[0].text, served.choices[0].route)
+    assert result["text"] != answered["text"]
+
+
+def test_every_choice_that_a_request_has_is_an_option():
+    parser = argparse.ArgumentParser()
+    run.configure(parser)
+    options = {o[2:].replace("-", "_") for a in parser._actions for o in a.option_strings}
+    spelled = {"response_format": "json_schema", "stop_token_ids": "stop_token_id", "route": "set"}
+    # One choice, shown as it comes, by itself and waited for: these mean nothing here.
+    without = {"model", "n", "stream", "stream_options", "priority", "timeout"}
+
+    fields = set(GenerationRequest.__struct_fields__) - without - set(NO_EFFECT) - set(NEUTRAL)
+
+    assert {spelled.get(field, field) for field in fields} <= options | {"metadata"}
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
+        (("--prompt", "x", "--logit-bias", "999999=1"), "`logit_bias` is outside"),
+        (("--prompt", "x", "--logit-bias", "5=101"), "`logit_bias"),
+        (("--prompt", "x", "--stop-token-id", "-1"), "`stop_token_ids` is outside"),
+        (("--prompt", "x", "--metadata", "tier"), "`--metadata tier` is not NAME=VALUE"),
         (("--prompt", "x", "--regex", "("), "`regex`: "),
         (("--prompt", "x", "--regex", "a", "--ignore-eos"), "exclude each other"),
         (("--prompt", "x", "--json-schema", __file__), "is no JSON"),
@@ -197,7 +243,10 @@ def test_stdin_that_is_no_text_is_refused(plan_path):
     assert (done.returncode, done.stderr) == (1, b"trc run: the prompt is not valid UTF-8\n")
 
 
-def test_a_number_that_is_none_is_wrong_usage(plan_path):
-    done = trc(plan_path, "--prompt", "x", "--temperature", "nan")
+@pytest.mark.parametrize(
+    "args", [("--temperature", "nan"), ("--logit-bias", "5"), ("--logit-bias", "x=1")], ids=str
+)
+def test_a_number_that_is_none_is_wrong_usage(plan_path, args):
+    done = trc(plan_path, "--prompt", "x", *args)
 
     assert done.returncode == 2

@@ -46,6 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a dial of the policy"
     )
+    parser.add_argument(
+        "--metadata",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what the policy reads as `request.NAME`; repeatable",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write each token as JSON lines")
     parser.add_argument(
@@ -84,6 +91,20 @@ def _configure_choice(parser: argparse.ArgumentParser) -> None:
     choice.add_argument(
         "--ignore-eos", action="store_true", help="go on after an end of sequence, to --max-tokens"
     )
+    choice.add_argument(
+        "--logit-bias",
+        type=bias,
+        action="append",
+        metavar="ID=X",
+        help="added to the logit of a token, -100 to 100; repeatable",
+    )
+    choice.add_argument(
+        "--stop-token-id",
+        type=int,
+        action="append",
+        metavar="ID",
+        help="ends the answer as an end of sequence does; repeatable",
+    )
     form = choice.add_mutually_exclusive_group()
     form.add_argument("--json-object", action="store_true", help="the answer is a JSON object")
     form.add_argument(
@@ -101,6 +122,15 @@ def number(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"`{text}` is no finite number")
     return value
+
+
+def bias(text: str) -> tuple[str, float]:
+    """Return a token's id and what is added to its logit."""
+    id_, _, value = text.partition("=")
+    try:
+        return str(int(id_)), number(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is not ID=X with two numbers") from None
 
 
 def threads(text: str) -> int:
@@ -173,11 +203,14 @@ def _request(args: argparse.Namespace, prompt: str) -> ChatRequest | CompletionR
         "frequency_penalty": args.frequency_penalty,
         "repetition_penalty": args.repetition_penalty,
         "ignore_eos": args.ignore_eos,
+        "logit_bias": None if args.logit_bias is None else dict(args.logit_bias),
+        "stop_token_ids": args.stop_token_id,
         "response_format": _format(args),
         "regex": args.regex,
         "grammar": None if args.grammar is None else _text(args.grammar),
         "route": {
             "params": dict(_setting(text) for text in args.set),
+            "metadata": dict(_metadata(text) for text in args.metadata),
             "trace": args.trace is not None,
         },
     }
@@ -217,6 +250,18 @@ def _setting(text: str) -> tuple[str, float | bool]:
     with contextlib.suppress(ValueError):
         return name, float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     raise WrongInput(f"`--set {text}` is not NAME=VALUE with a number, `true` or `false`")
+
+
+def _metadata(text: str) -> tuple[str, str | float | bool]:
+    """Return the name and the value of `NAME=VALUE`: a number, `true`, `false`, or else a text."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise WrongInput(f"`--metadata {text}` is not NAME=VALUE")
+    if value in ("true", "false"):
+        return name, value == "true"
+    with contextlib.suppress(ValueError):
+        return name, number(value)
+    return name, value
 
 
 @contextlib.contextmanager

@@ -74,6 +74,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="fixed",
         help="batching windows: the plan's, re-solved while serving, or none (%(default)s)",
     )
+    parser.add_argument(
+        "--max-stall",
+        type=duration,
+        default=250.0,
+        metavar="MS",
+        help="milliseconds that prompts may keep those that write waiting, a batch (%(default)g)",
+    )
     parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
@@ -203,6 +210,7 @@ def _serve(args: argparse.Namespace) -> int:
             ),
         )
 
+        service.client.bound_stall(args.max_stall)
         service.client.log_to(args.log_format, args.log_level, logs.relay)
 
         def on_ready() -> None:

@@ -41,6 +41,7 @@ from tokenrouter.runtime.start import first_owner
 from tokenrouter.runtime.state import initial
 
 MOST_LOSSES = 8  # of one request
+LONG = 512  # tokens of a prompt that takes a model several batches
 STEP = 64  # later requests that one step of priority can let pass, so that overtaking has an end
 
 
@@ -236,6 +237,7 @@ class Book:
         delivered: list[Token] = []
         if None in entry.places:
             return delivered
+        began = not entry.output
         while (due := entry.early.pop(len(entry.output) + 1, None)) is not None:
             prompt = [] if entry.output else [place for place in entry.places if place is not None]
             entry.output.append(due.token)
@@ -243,6 +245,8 @@ class Book:
             delivered.append(msgspec.structs.replace(due, request=entry.request, prompt=prompt))
             if due.finish is not None:
                 self._end(entry, tell=[m for m in range(len(self.up)) if m != due.model])
+        if began and entry.output and len(entry.prompt) > LONG:
+            self._admit_waiting()  # it has been read
         return delivered
 
     def _scored(self, message: Scores) -> list[Token]:
@@ -337,9 +341,19 @@ class Book:
         entry.early.clear()
 
     def _admit_waiting(self) -> None:
-        while self.waiting and all(self.up) and self.n_running < self.plan.windows.max_active:
-            self._admit(self.waiting.pop(0))
+        while all(self.up) and self.n_running < self.plan.windows.max_active:
+            entry = self._next()
+            if entry is None:
+                break
+            self.waiting.remove(entry)
+            self._admit(entry)
         self._tell_active()
+
+    def _next(self) -> Entry | None:
+        """Return who is admitted next: the first, but that long prompts leave most places to others while they are read."""
+        reading = sum(len(e.prompt) > LONG and not e.output for e in self._by_wire.values())
+        full = reading >= max(1, self.plan.windows.max_active // 4)
+        return next((e for e in self.waiting if not full or len(e.prompt) <= LONG), None)
 
     def _admit(self, entry: Entry) -> None:
         self._wires += 1

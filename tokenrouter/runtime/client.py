@@ -48,7 +48,7 @@ from tokenrouter.runtime.messages import (
     ToSubserver,
 )
 from tokenrouter.runtime.settings import Settings, WindowMode
-from tokenrouter.runtime.ticket import ModelStatus, Status, Watch
+from tokenrouter.runtime.ticket import Ending, ModelStatus, Status, Watch
 from tokenrouter.runtime.ticket import Ticket as Ticket
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
 
@@ -57,6 +57,7 @@ log = logging.getLogger("tokenrouter")
 Progress = Callable[[str], None]
 
 PATIENCE_S = 5.0  # for processes to end by themselves
+MAX_STALL_MS = 250.0
 WATCH_S = 0.05  # between two looks at the processes
 RESTARTS, RESTART_WINDOW_S = 5, 60.0  # so many deaths of one model within this time are too many
 
@@ -83,6 +84,7 @@ class Client:
             deterministic=deterministic,
             allow_python=allow_python,
             windows=windows,
+            max_stall_ms=MAX_STALL_MS,
             threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
         )
         self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
@@ -144,16 +146,21 @@ class Client:
         ticket = self._tickets[entry.request] = Ticket(entry.request, watch)
         return ticket
 
-    def abort(self, request: int) -> None:
+    def abort(self, request: int, how: Ending = "aborted") -> None:
         """End a request early, wherever it is; one that is over already is no error."""
         self._book.abort(request)
-        self._end(request, None)
+        self._end(request, how)
 
     def log_to(self, form: Format, level: Level, relay: Callable[[str, str], None]) -> None:
         """Have the subservers log so; `relay` is given each model's name and line. Before the start."""
         assert self._processes is None, "the subservers run"
         self.settings = structs.replace(self.settings, log_format=form, log_level=level)
         self._relay = relay
+
+    def bound_stall(self, stall_ms: float) -> None:
+        """Let a batch keep those that write waiting for prompts no longer than this. Before the start."""
+        assert self._processes is None, "the subservers run"
+        self.settings = structs.replace(self.settings, max_stall_ms=stall_ms)
 
     def status(self) -> Status:
         """Return what is running and waiting, and how each subserver is."""
@@ -383,8 +390,11 @@ class Client:
         self._book.ready(message)
         self._changed.set()
 
-    def _end(self, request: int, item: Exception | None) -> None:
+    def _end(self, request: int, why: Exception | Ending) -> None:
         ticket = self._tickets.pop(request, None)
         if ticket is not None:
-            ticket.put(item)
+            if isinstance(why, Exception):
+                ticket.put(why)
+            else:
+                ticket.end(why)
             self._changed.set()

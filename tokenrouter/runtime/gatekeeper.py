@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Some
 
 from tokenrouter.runtime.gate import Gate, Reason
-from tokenrouter.runtime.messages import Active, Flush, Gated, Windows
+from tokenrouter.runtime.messages import Active, Flush, Gated, Held, Windows
 from tokenrouter.runtime.meter import Meter
 from tokenrouter.runtime.scheduler import Chunk
 from tokenrouter.runtime.sequence import Sequence
@@ -24,6 +24,7 @@ class Gatekeeper:
         self.send = send
         self.n_active = 0  # requests that can reach a gate, as the front end last told
         self._told = 0
+        self._held: list[int] = []  # as last told
         self._flush = False
 
     def receive(self, message: Active | Windows | Flush) -> None:
@@ -64,8 +65,20 @@ class Gatekeeper:
             tally = self.meter.tally(now_ms, n_active=self.n_active, window=window, waiting=waiting)
             self.send(FRONT_END, tally)
 
-    def launched(self, chunks: Some[Chunk], reason: Reason | None, now_ms: float) -> bool:
-        """Count a batch, and return whether it holds decodes and returns only."""
+    def others_write(self, held: Some[Sequence]) -> bool:
+        """Return whether any request can write, here or elsewhere; of those held the front end may not know all yet."""
+        return self.n_active > sum(sequence.request not in self._held for sequence in held)
+
+    def tell_held(self, held: Some[Sequence]) -> None:
+        """Tell the front end which requests cannot reach the gate, where that has changed."""
+        requests = [sequence.request for sequence in held]
+        if requests != self._held:
+            self._held = requests
+            meter = self.meter
+            self.send(FRONT_END, Held(model=meter.model, epoch=meter.epoch, requests=requests))
+
+    def launched(self, chunks: Some[Chunk], reason: Reason | None, now_ms: float) -> list[Chunk]:
+        """Count a batch, and return what it holds beside decodes and returns."""
         passing = [c.sequence for c in chunks if c.sequence.owned and not c.sequence.prefilling]
         self.meter.launched(reason or "prefill", [now_ms - s.due_since for s in passing])
-        return len(passing) == len(chunks)
+        return [c for c in chunks if not c.sequence.owned or c.sequence.prefilling]

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Literal, get_args
 
+from tokenrouter.plan import structs
+
 Phase = Literal[
     "gate",  # which requests make a batch
     "build",  # the batch's tensors, and the scheduler's books
@@ -21,6 +23,14 @@ Phase = Literal[
     "wait",  # nothing to do
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+# Where a task's time counts; `extend` says itself where the model begins and ends. All others: `messages`.
+OF_TASK: dict[type, Phase] = {
+    structs.Extend: "build",
+    structs.Sample: "sample",
+    structs.Signals: "route",
+    structs.Route: "route",
+    structs.CountDown: "route",
+}
 
 
 class Phases:

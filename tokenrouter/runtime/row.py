@@ -103,6 +103,12 @@ class Row:
         self.decision: Decision | None = None
         self.advanced = False  # whether the request's state is past the decision
 
+    def decided(self) -> Decision:
+        """Return what was decided; a graph that asks nobody keeps the candidate and stays."""
+        if self.decision is None:
+            self.decision = Decision(keep=True, target=self.sequence.state.owner)
+        return self.decision
+
 
 @runtime_checkable
 class Runner(Protocol):

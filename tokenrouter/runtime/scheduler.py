@@ -5,6 +5,8 @@ plain decodes; all are extends of 1..n tokens. Extends of up to `SHORT` tokens p
 a request that has been read here before; longer ones are cut into chunks and ride along. Requests that are away are skipped; their pages stay.
 
 Sequences are looked at in order of rank, those of one rank in order of admission; «older» and «younger» mean this order.
+Prompts share what a batch may read of them: half of it is for those that are sooner read than the oldest, shortest first, the
+rest for the oldest. So a short prompt does not wait for long ones, and the oldest gets on at half speed at least.
 When the pool is full, cached prefixes go first, then sequences are
 preempted: those that are away before those that are here, the youngest first. A preempted sequence keeps its tokens and
 its place and reads them again when its turn comes.
@@ -18,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tokenrouter.runtime.pace import Allowance
 from tokenrouter.runtime.pool import PagePool
 from tokenrouter.runtime.prefix import PrefixCache
 from tokenrouter.runtime.sequence import Sequence
 
 SHORT = 8  # unseen tokens of a decode or of a prompt that passes the gate; more are a prefill
+FREE = Allowance()
 RETURN = 64  # of a return from a peer: beyond the gate it would go in a batch of its own, whatever the window
 
 
@@ -95,35 +99,55 @@ class Scheduler:
         """Return the sequences that are owned here and cannot reach the gate for now."""
         return [s for s in self.sequences.values() if s.owned and s.prefilling]
 
-    def next_batch(self, *, gate_open: bool) -> list[Chunk]:
+    def next_batch(self, *, gate_open: bool, allowance: Allowance = FREE) -> list[Chunk]:
         """Return the chunks of the next batch; pages are theirs already. Empty where nothing can run.
 
         Decodes and returns take part only where the gate is open. Prefill takes what they leave of the budget, and a
-        quarter of it in any case, so that a long prompt neither stops decoding nor is stopped by it.
+        quarter of it in any case, so that a long prompt neither stops decoding nor is stopped by it; and no more than
+        is allowed.
         """
         ready = [s for s in self.sequences.values() if s.unseen]
-        short = sum(s.unseen for s in ready if s.owned and not s.prefilling) if gate_open else 0
+        short = sum(s.unseen for s in ready if _gated(s)) if gate_open else 0
         # At least one token, or decodes that find no page would stop the prefill that holds the pages.
-        budget = max(self.max_tokens - short, self.max_tokens // 4, 1)
+        left = float(max(self.max_tokens - short, self.max_tokens // 4, 1))
+        left = min(left, allowance.work)
+        kept = self._kept_for_short([s for s in ready if not _gated(s)], left / 2, allowance)
         chunks: list[Chunk] = []
         for at, sequence in enumerate(ready):
-            gated = sequence.owned and not sequence.prefilling
+            gated = _gated(sequence)
             if gated and not gate_open:
                 continue
             if not sequence.pages:
                 self._match(sequence)
-            wanted = sequence.unseen if gated else min(sequence.unseen, budget)
+            wanted = sequence.unseen
+            if not gated:
+                kept.pop(sequence.request, None)
+                spare = left - sum(kept.values())
+                wanted = min(wanted, _affordable(sequence.start, spare, allowance))
             n = self._room(sequence, wanted, gated, ready[at + 1 :]) if wanted else 0
-            if n < wanted and gated:
-                continue
-            if n == 0:
+            if n == 0 or (n < wanted and gated):
                 continue
             start = sequence.start
             samples = sequence.owned and start + n == len(sequence.tokens)
             chunks.append(Chunk(sequence, start, n, samples))
-            budget -= 0 if gated else n
+            left -= 0 if gated else n * allowance.cost(start)
         # Reading ahead for a sequence that is away may have been planned before its pages were taken.
         return [chunk for chunk in chunks if chunk.sequence.pages]
+
+    def _kept_for_short(
+        self, prompts: list[Sequence], work: float, allowance: Allowance
+    ) -> dict[int, float]:
+        """Return by request what is kept for those that are sooner read than the oldest, and have pages in the pool now."""
+        kept: dict[int, float] = {}
+        pages = self.pool.available
+        for sequence in sorted(prompts[1:], key=lambda s: s.unseen):
+            n = min(sequence.unseen, _affordable(sequence.start, work, allowance))
+            pages -= -(-(sequence.start + n) // self.page_size) - len(sequence.pages)
+            if n == 0 or pages < 0 or sequence.unseen >= prompts[0].unseen:
+                break
+            kept[sequence.request] = n * allowance.cost(sequence.start)
+            work -= kept[sequence.request]
+        return kept
 
     def done(self, chunks: list[Chunk]) -> None:
         """Note that the model has read these chunks; full pages can be found by others from now on."""
@@ -185,3 +209,12 @@ class Scheduler:
         for s in self.sequences.values():
             assert s.cached <= len(s.pages) * self.page_size, (s.request, s.cached, len(s.pages))
             assert s.cached <= len(s.tokens), (s.request, s.cached, len(s.tokens))
+
+
+def _gated(sequence: Sequence) -> bool:
+    return sequence.owned and not sequence.prefilling
+
+
+def _affordable(start: int, work: float, allowance: Allowance) -> int:
+    """Return how many tokens after `start` others so much work reads; at least one where there is a unit of it."""
+    return max(int(work / allowance.cost(start)), int(work >= 1))

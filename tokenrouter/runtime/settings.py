@@ -23,6 +23,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_batch_tokens: int = 512
     device: str = "cpu"  # or `cuda`, `cuda:1`: where models are run
     graphs: GraphMode = "auto"  # whether short steps are captured; auto: where models run on GPUs
+    # How long a batch may keep those that write waiting for prompts; None: as long as it takes, as in an `Engine`.
+    max_stall_ms: float | None = None
     allow_python: bool = False  # whether a plan's Python heads may run
     windows: WindowMode = "fixed"  # off: every window is 1; adaptive: begins with the plan's table
     log_format: Format = "text"

@@ -30,7 +30,6 @@ from tokenrouter.runtime.messages import (
     Drain,
     Flush,
     Handoff,
-    Held,
     Inspect,
     Lost,
     Ready,
@@ -41,6 +40,8 @@ from tokenrouter.runtime.messages import (
     Windows,
 )
 from tokenrouter.runtime.meter import Meter, report
+from tokenrouter.runtime.pace import Pace
+from tokenrouter.runtime.phases import OF_TASK, Phases
 from tokenrouter.runtime.pressure import Pressure
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Output, Row, Runner
@@ -48,7 +49,7 @@ from tokenrouter.runtime.sampler import sample, scores, shape
 from tokenrouter.runtime.scheduler import Chunk, Scheduler
 from tokenrouter.runtime.sequence import Sequence, admitted
 from tokenrouter.runtime.settings import Settings
-from tokenrouter.runtime.state import Decision, advance, count_down, limits
+from tokenrouter.runtime.state import advance, count_down, limits
 from tokenrouter.runtime.transport import FRONT_END, Send
 
 log = logging.getLogger("tokenrouter")
@@ -85,15 +86,16 @@ class Subserver:
         self.limits = limits(plan)
         settings = settings or Settings()
         self.meter = Meter(model, epoch)
+        self.phases = Phases()
         row = [1] if settings.windows == "off" else plan.windows.table[model]
         self.gate = Gatekeeper(Gate(row, plan.windows.max_wait_ms), self.meter, send)
         self.scheduler = Scheduler(
             runner.capacity_tokens, plan.memory.page_size, settings.max_batch_tokens
         )
+        self.pace = Pace(settings.max_stall_ms, plan.models[model].hidden_size)
         self.draining = False
         self._early: dict[int, Handoff] = {}
         self._last_admitted = 0
-        self._held: list[int] = []
         self._committed: list[Token] = []
         self._handlers: dict[type, Callable[..., list[tuple[Label, Row]]]] = {
             plan_.Extend: self._extend,
@@ -194,36 +196,38 @@ class Subserver:
 
     def step(self) -> bool:
         """Run one batch where one is due, and return whether there was one."""
+        self.phases.at("gate")
         waiting = self.scheduler.gated()
         now, started = self.now_ms(), self.stopwatch_ms()
         reason = self.gate.due(waiting, now)
-        chunks = self.scheduler.next_batch(gate_open=reason is not None)
-        self._tell_held()
+        allowance = self.pace.allowance(writing=self.gate.others_write(self.scheduler.held()))
+        chunks = self.scheduler.next_batch(gate_open=reason is not None, allowance=allowance)
+        self.gate.tell_held(self.scheduler.held())
         self.gate.tell(len(waiting), reason, now)
         if not chunks:
+            self.phases.at(None)
             return False
-        plain = self.gate.launched(chunks, reason, now)
+        self.phases.at("build")
+        prompts = self.gate.launched(chunks, reason, now)
         self._walk(chunks)
+        self.phases.at("messages")
         if self._committed:
             told, self._committed = self._committed, []
             queue = self.pressure.own(self.scheduler.sequences)
             self.send(
                 FRONT_END, Commits(model=self.model, epoch=self.epoch, tokens=told, queue=queue)
             )
-        if plain:
-            self.meter.timed(len(chunks), self.stopwatch_ms() - started)
+        self.phases.at(None)
+        elapsed_ms = self.stopwatch_ms() - started
+        if prompts:
+            self.pace.took([(chunk.start, chunk.n) for chunk in prompts], elapsed_ms)
+        else:
+            self.meter.timed(len(chunks), elapsed_ms)
         return True
 
     def wait_ms(self) -> float | None:
         """Return for how long nothing happens here without a message; None for ever."""
         return self.gate.opens_in_ms(self.scheduler.gated(), self.now_ms())
-
-    def _tell_held(self) -> None:
-        """Tell the front end which requests cannot reach the gate, where that has changed."""
-        held = [sequence.request for sequence in self.scheduler.held()]
-        if held != self._held:
-            self._held = held
-            self.send(FRONT_END, Held(model=self.model, epoch=self.epoch, requests=held))
 
     def _walk(self, chunks: list[Chunk]) -> None:
         """Take a batch through the graph until each of its requests rests."""
@@ -233,6 +237,7 @@ class Subserver:
             if not rows:
                 continue
             task = self.graph.tasks[id_]
+            self.phases.at(OF_TASK.get(type(task), "messages"))
             for label, row in self._handlers[type(task)](task, rows):
                 target = self.graph.follow(id_, label)
                 if target == self.graph.gate:
@@ -244,10 +249,13 @@ class Subserver:
 
     def _extend(self, task: plan_.Extend, rows: list[Row]) -> list[tuple[Label, Row]]:
         chunks = [row.chunk for row in rows]
+        self.phases.at("model")
         logits, hidden, scored = self.runner.run(chunks, hidden=task.hidden)
+        self.phases.at("build")
         self.scheduler.done(chunks)
         for at, of_prompt in scored.items():
             self.send(FRONT_END, scores(chunks[at], of_prompt, self.router.deferred))
+        self.phases.at("sample")
         sampling = [row for row in rows if row.chunk.samples]
         refused = shape(sampling, self.grammars, logits.device)
         if refused:
@@ -280,7 +288,7 @@ class Subserver:
 
     def _route(self, task: plan_.Route, rows: list[Row]) -> list[tuple[Label, Row]]:
         self.router.decide(rows)
-        return [("keep" if _decision(row).keep else "drop", row) for row in rows]
+        return [("keep" if row.decided().keep else "drop", row) for row in rows]
 
     def _count_down(self, task: plan_.CountDown, rows: list[Row]) -> list[tuple[Label, Row]]:
         for row in rows:
@@ -292,7 +300,7 @@ class Subserver:
 
     def _keep(self, row: Row) -> Label:
         """Append a candidate to the output and return where its request goes."""
-        sequence, decision = row.sequence, _decision(row)
+        sequence, decision = row.sequence, row.decided()
         if not decision.keep:
             decision = row.decision = decision._replace(keep=True)
         sequence.tokens.append(row.token)
@@ -338,10 +346,10 @@ class Subserver:
             sequence = row.sequence
             if not row.advanced:
                 before, loads = sequence.state, self.pressure.read(row)
-                after = advance(before, _decision(row), row.windows, ended=False)
+                after = advance(before, row.decided(), row.windows, ended=False)
                 sequence.state = msgspec.structs.replace(after, loads=loads)
                 self.meter.moved(before, sequence.state, kept=False)
-            peer, rule = sequence.state.owner, _decision(row).rule
+            peer, rule = sequence.state.owner, row.decided().rule
             self.meter.handoffs[peer, -1 if rule is None else rule] += 1
             assert peer in task.peers, (peer, task.peers)
             start = sequence.seen[peer]
@@ -370,7 +378,7 @@ class Subserver:
 
     def report(self, *, check: bool = True) -> Report:
         """Return what this subserver holds, and whether it adds up."""
-        told = report(self.meter, self.scheduler, check=check)
+        told = report(self.meter, self.scheduler, self.phases, check=check)
         captured, eager = counted(self.runner)
         return msgspec.structs.replace(told, captured=captured, eager=eager)
 
@@ -387,10 +395,3 @@ class Subserver:
             assert not self.scheduler.sequences, f"requests left: {list(self.scheduler.sequences)}"
             assert not self._early, f"hand-offs left: {list(self._early)}"
             assert report.free + report.kept == report.pages, report
-
-
-def _decision(row: Row) -> Decision:
-    """Return what was decided; a graph that asks nobody keeps the candidate and stays."""
-    if row.decision is None:
-        row.decision = Decision(keep=True, target=row.sequence.state.owner)
-    return row.decision

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from tokenrouter.runtime.messages import Token
+
+Ending = Literal["aborted", "stop", "timeout"]  # why its client's side ended a request early
 
 
 class Watch(Protocol):
@@ -17,8 +19,8 @@ class Watch(Protocol):
     def token(self, token: Token) -> None:
         """A token has come, in order."""
 
-    def ended(self, error: Exception | None) -> None:
-        """No more tokens will come; None where nobody wants them any more."""
+    def ended(self, how: Ending | Exception) -> None:
+        """No more tokens will come, and why."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +57,20 @@ class Ticket:
         self._queue: asyncio.Queue[Token | Exception | None] = asyncio.Queue()
         self._over = False
 
-    def put(self, item: Token | Exception | None) -> None:
-        """Give the reader a token, a reason why there are no more, or the plain end."""
+    def put(self, item: Token | Exception) -> None:
+        """Give the reader a token, or a reason why there are no more."""
         self._queue.put_nowait(item)
         if self._watch is not None:
             if isinstance(item, Token):
                 self._watch.token(item)
             else:
                 self._watch.ended(item)
+
+    def end(self, how: Ending) -> None:
+        """End the tokens without an error."""
+        self._queue.put_nowait(None)
+        if self._watch is not None:
+            self._watch.ended(how)
 
     def __aiter__(self) -> AsyncIterator[Token]:
         """Return the tokens from the first one that was not yet taken."""

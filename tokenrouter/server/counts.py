@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.messages import DELAY_BOUNDS_MS, Report, Tally, Token
+from tokenrouter.runtime.ticket import Ending
 from tokenrouter.server.metrics import (
     BETWEEN_S,
     FIRST_TOKEN_S,
@@ -18,6 +19,7 @@ from tokenrouter.server.metrics import (
     Histogram,
 )
 
+OUTCOMES = ("stop", "length", "aborted", "timeout", "failed")
 DELAY_BOUNDS_S = tuple(bound / 1e3 for bound in DELAY_BOUNDS_MS)
 
 
@@ -59,9 +61,9 @@ class Watched:
         if token.finish is not None:
             self._end(token.finish)
 
-    def ended(self, error: Exception | None) -> None:
+    def ended(self, how: Ending | Exception) -> None:
         """Count a request that ended early."""
-        self._end("aborted" if error is None else "failed")
+        self._end("failed" if isinstance(how, Exception) else how)
 
     def _end(self, outcome: str) -> None:
         self._counts.outcomes[outcome] += 1
@@ -91,7 +93,7 @@ def _put_requests(out: Exposition, names: list[str], client: Client, counts: Cou
     for model in status.models:
         out.set("model_up", model.ready, model.name)
         out.set("model_starts_total", model.epoch, model.name)
-    for outcome in ("stop", "length", "aborted", "failed"):
+    for outcome in OUTCOMES:
         out.set("requests_total", counts.outcomes[outcome], outcome)
     out.set("prompt_tokens_total", counts.n_prompt_tokens)
     for (at, rule), n in counts.tokens.items():
@@ -115,6 +117,8 @@ def _put_report(out: Exposition, names: list[str], report: Report) -> None:
         out.set("captured_steps_total", n, name, str(requests), str(tokens))
     for reason, n in report.eager.items():
         out.set("eager_steps_total", n, name, reason)
+    for phase, seconds in report.phases.items():
+        out.set("phase_seconds_total", seconds, name, phase)
     for peer, rule, n in report.handoffs:
         out.set("handoffs_total", n, name, names[peer], _rule(None if rule < 0 else rule))
 

@@ -92,7 +92,7 @@ class Generation:
         def end() -> None:
             self._queue.put_nowait(timed_out(seconds))
             for ticket in tickets:
-                self._client.abort(ticket.request)
+                self._client.abort(ticket.request, "timeout")
 
         return asyncio.get_running_loop().call_at(self._work.ends, end)
 
@@ -124,7 +124,7 @@ class Generation:
                 if self.on_token is not None:
                     self.on_token(choice, token)
                 if transcript.stopped_by_text:
-                    self._client.abort(ticket.request)
+                    self._client.abort(ticket.request, "stop")
                 self._queue.put_nowait(Progress(choice, shown))
                 if shown.finish:
                     return

@@ -44,7 +44,7 @@ METRICS = {
     for metric in (
         Metric("requests_running", "gauge", (), "requests that the models work on"),
         Metric("requests_waiting", "gauge", (), "requests that queue"),
-        Metric("requests_total", "counter", ("outcome",), "choices that ended: `stop`, `length`, `aborted` (also by a stop string) or `failed`"),
+        Metric("requests_total", "counter", ("outcome",), "choices that ended: `stop` (also by a stop string), `length`, `aborted` (the client left), `timeout` (their time was over) or `failed`"),
         Metric("prompt_tokens_total", "counter", (), "tokens of the prompts that were taken"),
         Metric("tokens_total", "counter", ("model", "rule"), "committed tokens by the model that wrote them and the rule that kept them (`none` inside a borrowed stay)"),
         Metric("time_to_first_token_seconds", "histogram", (), "from submission to the first token"),
@@ -60,6 +60,7 @@ METRICS = {
         Metric("prefix_cache_hits_total", "counter", ("model",), "of them, those that were there"),
         Metric("handoffs_total", "counter", ("model", "to", "rule"), "hand-offs by sender, receiver and rule (`none` at the end of a borrowed stay)"),
         Metric("steps_total", "counter", ("model",), "batches that the model ran"),
+        Metric("phase_seconds_total", "counter", ("model", "phase"), "seconds of the subserver's loop: `gate`, `build` (of a batch), `model`, `sample`, `route` (signals and rules), `messages`, `wait` (nothing to do)"),
         Metric("captured_steps_total", "counter", ("model", "requests", "tokens"), "steps that were replayed as one graph, by its size: requests, and new tokens of each"),
         Metric("eager_steps_total", "counter", ("model", "reason"), "steps that no captured one held: `tokens` or `requests` beyond the largest, `scored` prompts, `context` too long"),
         Metric("launches_total", "counter", ("model", "reason"), "batches by why they were launched"),
@@ -85,7 +86,7 @@ class Exposition:
         """Put a sample of a counter or a gauge."""
         metric = METRICS[name]
         assert metric.kind != "histogram" and len(labels) == len(metric.labels), (name, labels)
-        self._lines[name].append(f"tokenrouter_{name}{_labels(metric.labels, labels)} {value:g}")
+        self._lines[name].append(f"tokenrouter_{name}{_labels(metric.labels, labels)} {+value}")
 
     def histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
         """Put the samples of a histogram."""

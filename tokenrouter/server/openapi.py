@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 
 from tokenrouter.server.errors import ErrorBody
+from tokenrouter.server.fields import describe
 from tokenrouter.server.protocol import (
+    NEUTRAL,
+    NO_EFFECT,
     ChatRequest,
     CompletionRequest,
     DetokenizeRequest,
@@ -46,6 +49,8 @@ REFUSALS = {
     "400": "the request is wrong",
     "401": "the API key is missing or wrong",
     "404": "another model is asked for",
+    "405": "the path does not take this method; `Allow` names those that it does",
+    "408": "the body did not come in time",
     "413": "the body is too large",
     "429": "too many requests queue",
     "500": "the request could not be finished",
@@ -59,6 +64,7 @@ def document() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
         STRUCTS, ref_template="#/components/schemas/{name}"
     )
+    describe(components, NO_EFFECT, tuple(NEUTRAL))
     return {
         "openapi": "3.1.0",
         "info": {"title": "tokenrouter", "version": __version__},
@@ -69,7 +75,7 @@ def document() -> dict[str, Any]:
             "/v1/chat/completions": {
                 "post": _asks("Answer a chat", ChatRequest, ChatReply, ChatChunk)
             },
-            "/v1/models": {"get": _tells("What is served", ModelList)},
+            "/v1/models": {"get": _list()},
             "/v1/models/{name}": {"get": _card()},
             "/tokenize": {"post": _turns("The ids of a prompt", TokenizeRequest, Tokenized)},
             "/detokenize": {"post": _turns("The text of ids", DetokenizeRequest, Detokenized)},
@@ -96,7 +102,8 @@ def _asks(summary: str, request: type, whole: type, chunk: type) -> dict[str, An
 
 
 def _turns(summary: str, request: type, reply: type) -> dict[str, Any]:
-    refusals = {status: _answer(REFUSALS[status], ErrorBody) for status in ("400", "404", "413")}
+    refused = ("400", "401", "404", "405", "408", "413")
+    refusals = {status: _answer(REFUSALS[status], ErrorBody) for status in refused}
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": _json(request)},
@@ -105,7 +112,14 @@ def _turns(summary: str, request: type, reply: type) -> dict[str, Any]:
 
 
 def _tells(summary: str, reply: type) -> dict[str, Any]:
-    return {"summary": summary, "responses": {"200": _answer("it is told", reply)}}
+    wrong = {"405": _answer(REFUSALS["405"], ErrorBody)}
+    return {"summary": summary, "responses": {"200": _answer("it is told", reply), **wrong}}
+
+
+def _list() -> dict[str, Any]:
+    told = _tells("What is served", ModelList)
+    told["responses"]["401"] = _answer(REFUSALS["401"], ErrorBody)
+    return told
 
 
 def _card() -> dict[str, Any]:
@@ -114,6 +128,7 @@ def _card() -> dict[str, Any]:
         {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     ]
     card["responses"]["404"] = _answer("another name", ErrorBody)
+    card["responses"]["401"] = _answer(REFUSALS["401"], ErrorBody)
     return card
 
 
@@ -126,8 +141,8 @@ def _ready() -> dict[str, Any]:
 def _metrics() -> dict[str, Any]:
     text = {"text/plain": {"schema": {"type": "string"}}}
     answer = {"description": "what is going on, as Prometheus reads it", "content": text}
-    refused = _answer(REFUSALS["401"], ErrorBody)
-    return {"summary": "What is going on", "responses": {"200": answer, "401": refused}}
+    refusals = {status: _answer(REFUSALS[status], ErrorBody) for status in ("401", "405")}
+    return {"summary": "What is going on", "responses": {"200": answer, **refusals}}
 
 
 def _answer(description: str, body: type) -> dict[str, Any]:

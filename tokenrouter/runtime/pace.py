@@ -1,0 +1,53 @@
+"""How much of prompts a batch may read while others write, so that none of them waits long for its next token.
+
+Pure numbers, no clocks: it is told what batches with prompts in them took. Work is counted in tokens at the beginning of
+a text; a token deeper in costs more, since it attends to all before it:
+
+    cost(start) = 1 + start / (6 * hidden size)
+
+which is where attention (4 * hidden * start operations a layer) has as many operations as the layer's matrices have
+(about 24 * hidden^2, a feed-forward part of 4 * hidden included).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
+from typing import NamedTuple
+
+LEAST = 16.0  # work of a batch, however slow the model: prompts must get on
+LATEST = 5  # batches that the speed is the median of
+
+
+class Allowance(NamedTuple):
+    """What a batch may read of prompts beside its decodes."""
+
+    work: float = float("inf")
+    deep: float = float("inf")  # the position whose token costs twice what the first one does
+
+    def cost(self, start: int) -> float:
+        """Return the work of one token after `start` others."""
+        return 1 + start / self.deep
+
+
+class Pace:
+    """The speed at which one model reads prompts, and the work that fits the time that others may have to wait."""
+
+    def __init__(self, stall_ms: float | None, hidden_size: int) -> None:
+        self.stall_ms = stall_ms  # None: a batch may take what it takes
+        self._deep = 6.0 * max(1, hidden_size)
+        self._rates: deque[float] = deque(maxlen=LATEST)  # ms for a unit of work, all else included
+
+    def allowance(self, *, writing: bool) -> Allowance:
+        """Return what the next batch may read; where nobody writes, there is nobody to wait for it."""
+        if self.stall_ms is None or not writing:
+            return Allowance()
+        rate = median(self._rates) if self._rates else float("inf")
+        return Allowance(max(self.stall_ms / rate if rate else LEAST, LEAST), self._deep)
+
+    def took(self, read: Iterable[tuple[int, int]], elapsed_ms: float) -> None:
+        """Learn from a batch that read `n` tokens of prompts after `start` others, for each (start, n)."""
+        work = sum(n * (1 + (start + n / 2) / self._deep) for start, n in read)
+        if work >= LEAST / 2:  # of less, the rest of the batch tells more than the prompt
+            self._rates.append(elapsed_ms / work)
