@@ -278,7 +278,7 @@ function listen(examples) {
   }
   document.addEventListener("keydown", (event) => {
     if (event.key === "F8") nextProblem(event.shiftKey ? -1 : 1);
-    else if (event.key === "s" && (event.ctrlKey || event.metaKey)) save();
+    else if (event.key.toLowerCase() === "s" && (event.ctrlKey || event.metaKey)) save();
     else return;
     event.preventDefault();
   });

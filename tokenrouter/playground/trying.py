@@ -113,9 +113,6 @@ def fire(
         return Fired(None, None, "", f"`{place}` has no rules", {})
     names = [field.name for field in asked.fields if given.get(field.name, "").strip()]
     filled = {name: given[name] for name in names}
-    wrong = {name: "more than one line" for name in names if len(filled[name].splitlines()) > 1}
-    if wrong:
-        return Fired(None, None, "", UNREAD, wrong)
     text = document.text if document.text.endswith("\n") else document.text + "\n"
     at = START if place == START else f"at {place}"
     lines = [_supposed(name, value) for name, value in filled.items()]
@@ -123,6 +120,7 @@ def fire(
     expect = auto.start_model() if place == START else "commit"
     case = f'test "playground" for {auto.policy} {{ {at}{givens}\n-> {expect}\n}}\n'
     resolved = study(text + case, document.path, {}, book.read).resolved
+    wrong: dict[str, str] = {}
     errors = [d for d in resolved.diagnostics if d.severity == "error"]
     if errors:
         first = text.count("\n") + 2  # the line of the first value
