@@ -34,7 +34,7 @@ def _all() -> float:
 
 
 def _own() -> float:
-    """Return the processor seconds of this process and its descendants that live."""
+    """Return the processor seconds of this process and its descendants, those included that they have waited for."""
     parents, seconds = {}, {}
     for pid, parent, ticks in _processes():
         parents[pid], seconds[pid] = parent, ticks / TICKS
@@ -51,4 +51,4 @@ def _processes() -> Iterator[tuple[int, int, int]]:
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
-        yield int(path.parent.name), int(fields[1]), int(fields[11]) + int(fields[12])
+        yield int(path.parent.name), int(fields[1]), sum(map(int, fields[11:15]))

@@ -19,6 +19,7 @@ from tokenrouter.simulate.events import Simulation
 from tokenrouter.simulate.landscape import landscape
 from tokenrouter.simulate.outcome import closed_run, open_run
 from tokenrouter.simulate.plot import heat_map
+from tokenrouter.simulate.prompts import Prompts
 from tokenrouter.throughput import exact
 from tokenrouter.throughput.candidates import every
 from tokenrouter.throughput.spec import BusyRates, Spec
@@ -128,6 +129,64 @@ def test_a_gate_opens_at_the_moment_that_its_oldest_has_waited_long_enough():
     # At the second model from 100 on, while the other request keeps the first one busy until 200.
     assert [r.last for r in simulation.done] == pytest.approx([140.0, 210.0])
     assert seen.models[1].launches == {"max_wait": 1, "nothing_else": 1}
+
+
+def reading(eager=(False, False), tokens=100):
+    """A token of a prompt takes half a millisecond, any batch 10 more."""
+    return Prompts(tokens=tokens, curves=[[(20, 20.0), (100, 60.0)]] * 2, eager=list(eager))
+
+
+def test_a_prompt_is_read_before_the_first_token():
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=reading())
+
+    seen = open_run(simulation, [Arrival(0.0, 3), Arrival(1000.0, 3, 40)], ["only"])
+
+    assert [r.first - r.arrived for r in simulation.done] == pytest.approx([60.0, 30.0])
+    assert seen.latency.p99 == pytest.approx(80.0)
+
+
+def test_a_prompt_beside_a_batch_costs_what_it_adds_and_delays_that_batch():
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=reading())
+
+    open_run(simulation, [Arrival(0.0, 3), Arrival(60.0, 1)], ["only"])
+
+    # The second token of the first request, 10, waits for a prompt of 50 beyond what a batch costs anyway.
+    assert [r.last for r in simulation.done] == pytest.approx([120.0, 130.0])
+
+
+def test_a_long_prompt_is_read_in_pieces_between_which_others_write():
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=reading(tokens=1))
+
+    open_run(simulation, [Arrival(0.0, 5), Arrival(1.0, 1, 1200)], ["only"])
+
+    # Beside one decode 511, 511 and 178 tokens: each at half a millisecond, and 10 for the decode.
+    first, second = sorted(simulation.done, key=lambda r: r.arrived)
+    assert second.last == pytest.approx(10.5 + 3 * 10.0 + 1200 / 2)
+    assert first.last == pytest.approx(second.last + 10.0)
+
+
+@pytest.mark.parametrize(("eager", "last"), [(True, 90.0), (False, 120.5)])
+def test_a_model_that_reads_ahead_has_read_when_a_request_comes(eager, last):
+    prompts = reading(eager=(False, eager))
+    simulation = Simulation(there_and_back(10.0, 30.0), [[1] * 4] * 2, NEVER, 4, prompts=prompts)
+
+    open_run(simulation, [Arrival(0.0, 2)], ["first", "second"])
+
+    # 60 at the first. There the second has read all but the last token; or it reads prompt and first token then.
+    assert simulation.done[0].last == pytest.approx(last)
+
+
+def test_a_request_that_comes_while_its_prompt_is_read_ahead_waits_for_the_rest():
+    prompts = Prompts(
+        tokens=100, curves=[[(1, 1.0), (2, 1.0)], [(1, 1.0), (2, 2.0)]], eager=[False, True]
+    )
+    simulation = Simulation(there_and_back(10.0, 30.0), [[1] * 4] * 2, NEVER, 4, prompts=prompts)
+
+    seen = open_run(simulation, [Arrival(0.0, 2)], ["first", "second"])
+
+    # At the second model from 1 on, where 99 tokens are read until 99, and the last one, for its logits, after it.
+    assert simulation.done[0].last == pytest.approx(100.0)
+    assert seen.models[1].launches == {}
 
 
 def test_littles_law_holds_to_the_last_digit():

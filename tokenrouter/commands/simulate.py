@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--trace",
         type=Path,
         metavar="FILE",
-        help='JSON lines of arrivals: {"at": seconds, "output_tokens": tokens}',
+        help='JSON lines of arrivals: {"at": seconds, "output_tokens": tokens, "prompt_tokens": tokens}',
     )
     load.add_argument("--rate", type=positive, metavar="R", help="requests a second, at random")
     load.add_argument(
@@ -48,6 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output-tokens", type=positive, metavar="MEAN", help="mean length of an answer"
+    )
+    parser.add_argument(
+        "--prompt-tokens",
+        type=count,
+        metavar="MEAN",
+        help="length of a prompt (the profile's mean; 64 without one)",
     )
     parser.add_argument(
         "--max-active", type=count, metavar="N", help="requests that are admitted (the plan's)"
@@ -103,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
         None if args.profile is None else read_profile(args.profile),
         speeds=dict(args.speed),
         output_tokens=args.output_tokens,
+        prompt_tokens=args.prompt_tokens,
         max_active=args.max_active,
         windows=args.windows,
     )
@@ -123,7 +130,12 @@ def _simulate(args: argparse.Namespace, plan: Plan, setup: Setup) -> Outcome:
 
     names = [model.name for model in plan.models]
     simulation = Simulation(
-        setup.spec, setup.table, setup.max_wait_ms, setup.max_active, seed=args.seed
+        setup.spec,
+        setup.table,
+        setup.max_wait_ms,
+        setup.max_active,
+        seed=args.seed,
+        prompts=setup.prompts,
     )
     if args.clients is not None:
         tell(f"simulating {args.clients} clients over {args.tokens} tokens")
@@ -177,7 +189,7 @@ def _page(outcome: Outcome, setup: Setup) -> str:
         f"{outcome.tokens_per_s:.1f} tokens/s{error}, {outcome.mean_active:.1f} of {setup.max_active} active, "
         f"{outcome.mean_queue:.1f} queued",
         f"{outcome.requests} requests in {outcome.seconds:.1f} s of simulated time; step times: {setup.source}; "
-        "prompts take no time",
+        f"prompts of {setup.prompts.tokens} tokens",
     ]
     if not outcome.kept_up:
         lines.append(

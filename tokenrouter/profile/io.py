@@ -100,8 +100,12 @@ def verify(profile: Profile) -> Iterator[str]:
 def _times(times: ModelTimes, n: int) -> Iterator[str]:
     figures = [step.idle for step in times.steps] + [slow.step for slow in times.slowed]
     figures += [step.busy for step in times.steps if step.busy is not None]
+    figures += [read.time for read in times.reads]
     if not all(map(_sound, figures)):
         yield f"`{times.name}` has a time that is none"
+    lengths = [read.tokens for read in times.reads]
+    if min(lengths, default=1) < 1 or lengths != sorted(set(lengths)):
+        yield f"`{times.name}` has read prompts of lengths that do not ascend"
     short = min((step.context for step in times.steps), default=0)
     sizes = {step.batch for step in times.steps if step.context == short}
     if not all(slow.batch in sizes for slow in times.slowed):

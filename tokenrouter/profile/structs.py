@@ -44,6 +44,13 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     busy: Figure | None = None  # while every other model runs; None where it was not measured
 
 
+class ReadTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a prompt is read, its first candidate included."""
+
+    tokens: int  # of the prompt
+    time: Figure  # while no other model runs
+
+
 class Slowed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one other busy model does to a model's steps."""
 
@@ -62,6 +69,7 @@ class ModelTimes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         1,
     )  # tokens of others with which a request came back, read in the same step; as quantiles
     steps: list[StepTime]  # by context, then batch, ascending
+    reads: list[ReadTime] = []  # by length, ascending
     slowed: list[
         Slowed
     ] = []  # one entry for each other model; empty where models do not run at once
@@ -100,6 +108,7 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     prompts: str  # `shipped`, or the file's name
     requests: int  # that were run
+    prompt_tokens: int = 0  # of all their prompts
     tokens: int  # that they wrote
     ended: int  # requests that ended by themselves, not by `max_tokens`
     max_tokens: int  # that a request could write

@@ -68,6 +68,7 @@ def count(
     ways = Ways(
         prompts=name,
         requests=len(done),
+        prompt_tokens=sum(len(each.prompt) for each in done),
         tokens=sum(len(each.tokens) for each in done),
         ended=sum(each.finish == "stop" for each in done),
         max_tokens=sampling.max_tokens,

@@ -80,10 +80,14 @@ class Stepper:
             self._deck.clear()
         self.unread, self.sampling, self.room = unread, sampling, _room(unread)
         self.batch, self.context, self._written_out = batch, context, False
+        self._clear()
+        self._fill()
+
+    def _clear(self) -> None:
+        """End all requests."""
         self.left.clear()
         for request in list(self.subserver.scheduler.sequences):
             self.subserver.receive(Abort(request=request))
-        self._fill()
 
     def _fill(self) -> None:
         """Admit requests until the batch is full, and read their prompts."""
@@ -116,6 +120,23 @@ class Stepper:
             state=state,
             epochs=[1] * n,
         )
+
+    def read(self, context: int) -> float:
+        """Read a prompt that is not known yet, from admission to the first candidate, and return what it took, ms."""
+        self._clear()
+        self.last += 1
+        self.batch, self.context = 1, context
+        unknown = [self.random.randrange(self.plan.tokenizer.size) for _ in range(context)]
+        admit = msgspec.structs.replace(self._admit(self.last), prompt=unknown)
+        self.subserver.receive(Active(n=1))
+        begin = time.perf_counter()
+        self.subserver.receive(admit)
+        sequence = self.subserver.scheduler.sequences[self.last]
+        while sequence.owned and sequence.cached < context:
+            assert self.subserver.step(), "a prompt was not due"
+        took = 1000 * (time.perf_counter() - begin)
+        self._clear()
+        return took
 
     def step(self) -> float:
         """Run one step of the whole batch and return what it took, ms."""

@@ -25,7 +25,7 @@ from tokenrouter.runtime.stepper import Stepper
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to do; batch and context are those of every kind but `stop`."""
 
-    do: Literal["fits", "time", "spin", "stop"]
+    do: Literal["fits", "time", "read", "spin", "stop"]
     batch: int = 1
     context: int = 1
     unread: tuple[int, ...] = (1,)  # tokens of others with which requests come back, each as often
@@ -70,6 +70,8 @@ def main(argv: list[str]) -> int:
             tell(Answer(fits=stepper.fits(order.batch, order.context, order.unread)))
         elif order.do == "time":
             tell(Answer(ms=timed(stepper, order)))
+        elif order.do == "read":
+            tell(Answer(ms=read(stepper, order)))
         else:
             spin(stepper, order)
     return 0
@@ -89,6 +91,15 @@ def timed(stepper: Stepper, order: Order) -> list[float]:
     took: list[float] = []
     while len(took) < LEAST or (len(took) < order.steps and sum(took) < order.most_ms):
         took.append(stepper.step())
+    return took
+
+
+def read(stepper: Stepper, order: Order) -> list[float]:
+    """Return the times in which prompts of `context` tokens are read; a few at least."""
+    stepper.read(order.context)
+    took: list[float] = []
+    while len(took) < LEAST or (len(took) < order.steps and sum(took) < order.most_ms):
+        took.append(stepper.read(order.context))
     return took
 
 

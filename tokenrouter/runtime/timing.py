@@ -19,13 +19,14 @@ import msgspec
 
 from tokenrouter.models import ModelError
 from tokenrouter.plan.structs import Plan
-from tokenrouter.profile.structs import Figure, ModelTimes, Slowed, StepTime
+from tokenrouter.profile.structs import Figure, ModelTimes, ReadTime, Slowed, StepTime
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.scheduler import RETURN
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import Answer, Order
 
 CONTEXTS = (64, 512)  # tokens that a request has read
+PROMPTS = (16, 64, 256, 1024)  # tokens
 MOST_READ = 16_384  # tokens of all prompts of one point; larger batches are measured at the shorter context only
 MOST_UNREAD = (
     RETURN - 4
@@ -156,6 +157,7 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
         raise ModelError(
             f"model `{model.name}`: not even one request of {short} tokens fits its KV pool; compile with a larger `--kv-budget`"
         )
+    reads = list(_reads(worker, model.context, effort, say))
     slowed = _slowed(plan, workers, at, steps, effort)
     return ModelTimes(
         name=model.name,
@@ -163,6 +165,7 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
         dtype=worker.dtype,
         unread=worker.unread,
         steps=steps,
+        reads=reads,
         slowed=slowed,
     )
 
@@ -186,6 +189,17 @@ def _slowed(
             ms = workers[at].ask(_order(point.batch, point.context, effort)).ms
         out.append(Slowed(by=other, batch=point.batch, step=figure(ms)))
     return out
+
+
+def _reads(worker: Worker, longest: int, effort: Effort, say: Say) -> Iterator[ReadTime]:
+    """Yield how long prompts are read that fit."""
+    for tokens in PROMPTS:
+        order = msgspec.structs.replace(_order(1, tokens, effort), do="read")
+        if tokens > longest // 2 or not worker.ask(msgspec.structs.replace(order, do="fits")).fits:
+            return
+        time = figure(worker.ask(order).ms)
+        say(f"{worker.name}: a prompt of {tokens} tokens: {time.mean:.4g} ms")
+        yield ReadTime(tokens=tokens, time=time)
 
 
 def _order(batch: int, context: int, effort: Effort) -> Order:

@@ -1,7 +1,7 @@
 """When requests come, and how much each of them writes: from a trace, or drawn.
 
-A trace is JSON lines, one request each: {"at": seconds, "output_tokens": tokens}; `output_tokens` may be missing, and
-other fields are not looked at. Times are milliseconds inside.
+A trace is JSON lines, one request each: {"at": seconds, "output_tokens": tokens, "prompt_tokens": tokens}; both counts may be
+missing, and other fields are not looked at. Times are milliseconds inside.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ class Arrival(NamedTuple):
 
     at_ms: float
     tokens: int | None  # that it writes; None where it is drawn
+    prompt: int | None = None  # its prompt's tokens; None where it has the mean
 
 
 class _Line(msgspec.Struct):
     at: float
     output_tokens: int | None = None
+    prompt_tokens: int | None = None
 
 
 def read(path: Path) -> list[Arrival]:
@@ -54,7 +56,9 @@ def read(path: Path) -> list[Arrival]:
             raise TraceError(f"{path}:{number}: `at` is {given.at:g}; it is in seconds from 0 on")
         if given.output_tokens is not None and given.output_tokens < 1:
             raise TraceError(f"{path}:{number}: `output_tokens` is {given.output_tokens}, below 1")
-        out.append(Arrival(given.at * 1000, given.output_tokens))
+        if given.prompt_tokens is not None and given.prompt_tokens < 1:
+            raise TraceError(f"{path}:{number}: `prompt_tokens` is {given.prompt_tokens}, below 1")
+        out.append(Arrival(given.at * 1000, given.output_tokens, given.prompt_tokens))
     if not out:
         raise TraceError(f'{path}: no arrivals; a line is {{"at": 0.5, "output_tokens": 80}}')
     return sorted(out, key=lambda arrival: arrival.at_ms)

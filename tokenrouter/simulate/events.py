@@ -2,7 +2,8 @@
 
 The gates are the runtime's own (`runtime.gate`), with all three rules; the numbers are a throughput specification. As in
 the model, a step of model m with b requests takes L_m(b) at rate v_m(busy set), and after it a request goes from station
-s to j with probability P[s, j] and commits a token with probability C[s, j]. Reading prompts takes no time here.
+s to j with probability P[s, j] and commits a token with probability C[s, j]. Prompts are read as the runtime's scheduler
+reads them (`simulate.prompts`): beside a batch or alone, whatever the gate says, and the last piece brings the first step.
 
 It knows nothing of plans. Times are milliseconds.
 """
@@ -18,6 +19,7 @@ from math import inf
 
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.simulate.arrivals import Arrival
+from tokenrouter.simulate.prompts import Prompts, Reading
 from tokenrouter.throughput.check import entry
 from tokenrouter.throughput.spec import Spec
 
@@ -30,12 +32,14 @@ class Request:
 
     arrived: float
     tokens: int | None  # that it writes; None: it never ends
+    prompt: int = 0  # tokens
     admitted: float = 0.0
     first: float | None = None  # when its first token was committed
     last: float = 0.0
     written: int = 0
     station: int = 0
     since: float = 0.0  # at the gate
+    known: set[int] = field(default_factory=set)  # models that read its prompt, or have
 
 
 @dataclass(eq=False, slots=True)
@@ -46,12 +50,19 @@ class Server:
     step_ms: Sequence[float]  # by batch size - 1
     waiting: list[Request] = field(default_factory=list)
     batch: list[Request] = field(default_factory=list)
+    reading: list[Reading[Request]] = field(default_factory=list)  # the oldest first
+    pieces: list[tuple[Reading[Request], int]] = field(default_factory=list)  # that run, tokens
     left: float = 0.0  # ms of work
     busy: float = 0.0
     batches: int = 0
     through: int = 0
     delays: list[float] = field(default_factory=list)
     launches: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it works."""
+        return bool(self.batch or self.pieces)
 
 
 class Simulation:
@@ -65,8 +76,10 @@ class Simulation:
         max_active: int,
         *,
         seed: int = 0,
+        prompts: Prompts | None = None,  # None: they take no time
     ) -> None:
         self.rng = random.Random(seed)
+        self.prompts = prompts
         self.max_active = max_active
         self.model_of = spec.model_of or list(range(len(spec.step_ms)))
         self.servers = [
@@ -91,9 +104,11 @@ class Simulation:
 
     # --- Requests
 
-    def submit(self, tokens: int | None) -> None:
-        """Let a request arrive now."""
-        request = Request(self.now, tokens)
+    def submit(self, tokens: int | None, prompt: int | None = None) -> None:
+        """Let a request arrive now; without a length of its own its prompt has the mean one."""
+        if prompt is None:
+            prompt = 0 if self.prompts is None else self.prompts.tokens
+        request = Request(self.now, tokens, prompt)
         if self.active < self.max_active:
             self._admit(request)
         else:
@@ -112,11 +127,31 @@ class Simulation:
     def _admit(self, request: Request) -> None:
         self.active += 1
         request.admitted = self.now
-        self._arrive(request, self._draw(self.entry))
+        station = self._draw(self.entry)
+        self._arrive(request, station)
+        if self.prompts is None or request.prompt <= 1:
+            return
+        for model, eager in enumerate(self.prompts.eager):
+            if eager and model not in request.known:
+                self._read(request, model, request.prompt - 1, owned=False)
 
     def _arrive(self, request: Request, station: int) -> None:
+        """Let a request come to a gate, or where its prompt is yet to be read."""
         request.station, request.since = station, self.now
-        self.servers[self.model_of[station]].waiting.append(request)
+        model = self.model_of[station]
+        server = self.servers[model]
+        ahead = next((r for r in server.reading if r.request is request), None)
+        if ahead is not None:
+            ahead.owned = True
+            ahead.left += 1  # the last token, left for its logits
+        elif self.prompts is not None and request.prompt and model not in request.known:
+            self._read(request, model, request.prompt + request.written, owned=True)
+        else:
+            server.waiting.append(request)
+
+    def _read(self, request: Request, model: int, tokens: int, *, owned: bool) -> None:
+        request.known.add(model)
+        self.servers[model].reading.append(Reading(request, tokens, owned))
 
     def _draw(self, upto: Sequence[float]) -> int:
         return min(bisect(upto, self.rng.random() * upto[-1]), len(upto) - 1)
@@ -129,13 +164,14 @@ class Simulation:
         while coming is not None or self.active:
             self.advance(inf if coming is None else coming.at_ms)
             while coming is not None and coming.at_ms <= self.now + EPSILON:
-                self.submit(self.length() if coming.tokens is None else coming.tokens)
+                tokens = self.length() if coming.tokens is None else coming.tokens
+                self.submit(tokens, coming.prompt)
                 coming = next(arrivals, None)
 
     def advance(self, until: float = inf) -> None:
         """Launch what is due, and let time pass to the next event, at most until a moment to come."""
         self.launch()
-        busy = [m for m, server in enumerate(self.servers) if server.batch]
+        busy = [m for m, server in enumerate(self.servers) if server.runs]
         rate = self.rates.get(frozenset(busy), {}) if self.rates else {}
         ends = min((self.servers[m].left / rate.get(m, 1.0) for m in busy), default=inf)
         opens = min(
@@ -154,55 +190,90 @@ class Simulation:
             server.left -= passed * rate.get(m, 1.0)
         for m in busy:
             if self.servers[m].left <= EPSILON:
-                self._finish(self.servers[m])
+                self._finish(m)
 
     @staticmethod
     def _held(server: Server) -> bool:
-        return bool(server.waiting) and not server.batch
+        return bool(server.waiting) and not server.runs
 
     def launch(self) -> None:
-        """Launch every idle model whose gate opens; where all active requests wait, all closed gates do."""
+        """Launch every idle model whose gate opens or that has prompts to read; where all who can reach a gate wait, all open."""
+        far = sum(reading.owned for server in self.servers for reading in server.reading)
+        active = self.active - far
         moving = sum(len(server.batch) for server in self.servers)
         held = [server for server in self.servers if self._held(server)]
         # A look at all gates before the first launch: those are idle at the same moment.
         due = [
             (s, reason)
             for s in held
-            if (reason := s.gate.due(len(s.waiting), self._oldest(s), self.active, max(moving, 1)))
+            if (reason := s.gate.due(len(s.waiting), self._oldest(s), active, max(moving, 1)))
         ]
         if held and not due and not moving:
             due = [(server, "nothing_else") for server in held]
+        idle = [model for model, server in enumerate(self.servers) if not server.runs]
         for server, reason in due:
             server.launches[reason] = server.launches.get(reason, 0) + 1
             server.delays += [self.now - request.since for request in server.waiting]
             server.batch, server.waiting = server.waiting, []
-            server.left = server.step_ms[min(len(server.batch), len(server.step_ms)) - 1]
+        for model in idle:
+            self._start(model)
+
+    def _start(self, model: int) -> None:
+        """Let a batch run, with as much of the prompts as goes beside it."""
+        server = self.servers[model]
+        size = len(server.batch)
+        server.left = server.step_ms[min(size, len(server.step_ms)) - 1] if size else 0.0
+        if self.prompts is None or not server.reading:
+            return
+        budget = self.prompts.beside(size)
+        for reading in server.reading:
+            taken = min(reading.left, budget)
+            if taken:
+                server.pieces.append((reading, taken))
+            budget -= taken
+        read = sum(taken for _, taken in server.pieces)
+        server.left += self.prompts.ms(model, read, beside=size > 0)
 
     def _oldest(self, server: Server) -> float:
         return self.now - server.waiting[0].since + EPSILON
 
-    def _finish(self, server: Server) -> None:
-        finished, server.batch = server.batch, []
-        server.batches += 1
-        server.through += len(finished)
-        for request in finished:
-            source = request.station
-            target = self._draw(self.ways[source])
-            kept = self.kept[source][target]
-            if kept >= 1 or (kept > 0 and self.rng.random() < kept):
-                self.tokens += 1
-                request.written += 1
-                request.last = self.now
-                if request.first is None:
-                    request.first = self.now
-            if request.tokens is not None and request.written >= request.tokens:
-                self._end(request)
-            else:
-                self._arrive(request, target)
+    def _finish(self, model: int) -> None:
+        server = self.servers[model]
+        stepped, server.batch = server.batch, []
+        pieces, server.pieces = server.pieces, []
+        if stepped:
+            server.batches += 1
+            server.through += len(stepped)
+        for reading, taken in pieces:
+            reading.left -= taken
+            if reading.left <= 0 and reading in server.reading:
+                server.reading.remove(reading)
+                if reading.owned:
+                    stepped = [*stepped, reading.request]
+        for request in stepped:
+            self._route(request)
+
+    def _route(self, request: Request) -> None:
+        """Let a request that has made a step commit what it wrote, and go on."""
+        source = request.station
+        target = self._draw(self.ways[source])
+        kept = self.kept[source][target]
+        if kept >= 1 or (kept > 0 and self.rng.random() < kept):
+            self.tokens += 1
+            request.written += 1
+            request.last = self.now
+            if request.first is None:
+                request.first = self.now
+        if request.tokens is not None and request.written >= request.tokens:
+            self._end(request)
+        else:
+            self._arrive(request, target)
 
     def _end(self, request: Request) -> None:
         self.active -= 1
         self.done.append(request)
+        for server in self.servers:  # nobody reads ahead for it any more
+            server.reading = [r for r in server.reading if r.request is not request]
         if self.queue:
             self._admit(self.queue.pop())
 

@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     mean_queue: float  # requests that wait for admission
     longest_queue: int
     latency: Spread | None  # from arrival to last token; None where no request ended
-    first_token: Spread | None  # from arrival; prompts take no time
+    first_token: Spread | None  # from arrival
     speed: float | None  # mean over requests of tokens/s from admission to last token
     kept_up: bool  # whether the queue was shorter than the places at the end of the arrivals
     models: list[ModelOutcome]

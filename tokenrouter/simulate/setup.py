@@ -8,13 +8,16 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tokenrouter.errors import TokenRouterError
-from tokenrouter.plan.structs import Plan
+from tokenrouter.plan.structs import Admit, Plan, System
 from tokenrouter.profile.structs import Profile
 from tokenrouter.profile.system import Unmodelled, of_plan, of_profile, spec_of
 from tokenrouter.profile.windows import objective_of
+from tokenrouter.simulate.prompts import Prompts
 from tokenrouter.throughput.check import MOST_REQUESTS
 from tokenrouter.throughput.spec import Spec
 from tokenrouter.throughput.table import solve_table
+
+PROMPT = 64  # tokens, where neither a profile nor the user says
 
 Choice = Literal["fixed", "off", "solve"]
 
@@ -31,6 +34,7 @@ class Setup(NamedTuple):
     max_wait_ms: float
     max_active: int
     source: str  # of the numbers
+    prompts: Prompts
 
 
 def prepare(
@@ -39,6 +43,7 @@ def prepare(
     *,
     speeds: Mapping[str, float] | None = None,  # by model, times as fast
     output_tokens: float | None = None,  # mean, instead of the system's
+    prompt_tokens: int | None = None,  # mean, instead of the profile's
     max_active: int | None = None,
     windows: Choice = "fixed",
 ) -> Setup:
@@ -72,7 +77,34 @@ def prepare(
         table = [[1] * most for _ in plan.models]
     elif windows == "solve":
         table = solve_table(spec, quick=True).windows
-    return Setup(spec, table, plan.windows.max_wait_ms, most, source)
+    prompts = Prompts(
+        tokens=prompt_tokens or _mean_prompt(profile),
+        curves=[
+            [(n, ms / factor) for n, ms in curve]
+            for curve, factor in zip(_reading(system, profile), factors, strict=True)
+        ],
+        eager=[
+            any(isinstance(task, Admit) and task.prefill == "eager" for task in graph.tasks)
+            for graph in plan.subservers
+        ],
+    )
+    return Setup(spec, table, plan.windows.max_wait_ms, most, source, prompts)
+
+
+def _mean_prompt(profile: Profile | None) -> int:
+    if profile is None or not profile.ways.prompt_tokens:
+        return PROMPT
+    return round(profile.ways.prompt_tokens / profile.ways.requests)
+
+
+def _reading(system: System, profile: Profile | None) -> list[list[tuple[int, float]]]:
+    """Return by model what a prompt of n tokens takes: as measured, or as a step of as many requests would."""
+    if profile is not None and all(model.reads for model in profile.models):
+        return [[(read.tokens, read.time.mean) for read in model.reads] for model in profile.models]
+    return [
+        [(1, steps[0]), (len(steps), steps[-1])] if len(steps) > 1 else [(1, steps[0])]
+        for steps in system.step_ms
+    ]
 
 
 def _factors(plan: Plan, speeds: Mapping[str, float]) -> list[float]:

@@ -100,22 +100,25 @@ class Router:
 
     def route(self, k: Ints, done: Ints, finished: npt.NDArray[np.bool_]) -> None:
         """Add the requests `done` [S, R] to those that wait, `k`; `finished` [M, R] counts completions."""
+        assert k.flags.c_contiguous  # or adding at flat places would add to a copy
         for group in self.groups:
             own = done[group.stations]
             if group.ways[0].steps is None:
                 _add(k, group.ways[0], group.ways[0].targets, slice(None), own)
                 continue
-            rows, at = np.nonzero(own)
-            if not len(at):
+            # Flat places are found and read in half the time of pairs.
+            places = np.flatnonzero(own != 0)
+            if not len(places):
                 continue
-            left = own[rows, at]
-            index = self.index[group.models[rows], at]
+            rows, at = np.divmod(places, own.shape[1])
+            left = own.ravel()[places]
+            index = self.index.ravel()[group.models[rows] * own.shape[1] + at]
             for way in group.ways:
                 if way.steps is None:
                     _add(k, way, way.targets[rows], at, left)
                     break
-                luck = uniform(self.keys[way.streams[rows], at], index)
-                taken = binomial(way.steps, left, luck)
+                keys = self.keys.ravel()[way.streams[rows] * own.shape[1] + at]
+                taken = binomial(way.steps, left, uniform(keys, index))
                 _add(k, way, way.targets[rows], at, taken)
                 left = left - taken
         self.index += finished
@@ -150,8 +153,10 @@ def _group(
 
 def _add(k: Ints, way: Way, targets: Ints, at: Ints | slice, n: Ints) -> None:
     """Add n requests to k[targets, at], also where a place is named twice."""
-    if way.apart:
-        k[targets, at] += n
+    if way.apart and isinstance(at, slice):
+        k[targets] += n
+    elif way.apart:
+        k.ravel()[targets * k.shape[1] + at] += n
     elif isinstance(at, slice):
         np.add.at(k, targets, n)
     else:
