@@ -195,6 +195,7 @@ class Maker:
 
 def _alternating(gate_up: Tensor) -> Tensor:
     """Return the rows of gate and up in turn, a panel of each: [2 F, K] -> [2 F filled up, K]."""
+
     def whole(half: Tensor) -> Tensor:
         return torch.nn.functional.pad(half, (0, 0, 0, -half.shape[0] % _PANEL))
 
