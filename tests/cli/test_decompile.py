@@ -89,6 +89,61 @@ def test_nothing_is_lost_on_the_way(bench, golden):
     assert len(plan.surface.unreached) == len(again.surface.unreached) == 1
 
 
+NAMED = """route 1
+model small { use "small" }
+model large { use "large" }
+head spare { file "none.safetensors"  reads small.{hidden} }
+head odd { python "package.module:Head"  reads large.{hidden, logits, token} }
+signal wild = entropy > 2 and margin < 0.1
+signal calm = mean(entropy, 8)
+signal lost = wild and calm > 1 or rank > 9
+signal long = prompt_tokens > 200
+
+policy p {
+  start {
+    when long and prompt_tokens < 9000 -> large
+    otherwise -> small
+  }
+  at small {
+    when position > 3 and wild and chance < 0.5 -> retry large
+    when not lost -> borrow large until wild at most 4
+    otherwise -> commit
+  }
+  at any {
+    when calm < 0.5 -> commit then small
+    otherwise -> commit
+  }
+}
+
+test "wild goes over" for p {
+  at small given wild = true, position = 5, chance = 0.1 -> retry large
+}
+"""
+
+
+def test_names_of_signals_and_heads_that_no_rule_reads_survive_both_spellings(bench):
+    plan, again, told = round_trip(bench, NAMED)
+    python, spelt = python_trip(bench, plan)
+    back = decompile(python)
+
+    assert plan.program_hash == again.program_hash == python.program_hash
+    for text in (told, back):
+        for rule in (
+            "when long and prompt_tokens < 9000 -> large",
+            "when position > 3 and wild and chance < 0.5 -> retry large",
+            "when not lost -> borrow large until wild ",
+            "when calm < 0.5 -> commit then small",
+            "signal wild = entropy > 2 and margin < 0.1",
+            "signal lost = wild and calm > 1 or rank > 9",
+            "reads small.{hidden} }",
+            'head odd { python "package.module:Head"  reads large.{hidden, logits, token} }',
+            "at small given wild = true, position = 5, chance = 0.1 -> retry large",
+        ):
+            assert rule in text, text
+    assert "if step.position > 3 and wild(step) and step.chance < 0.5:" in spelt
+    assert 'spare = head("' in spelt and 'odd = head(python="package.module:Head", of=' in spelt
+
+
 def test_decompiling_twice_gives_the_same_text(bench):
     _, again, text = round_trip(bench, EVERYTHING)
 

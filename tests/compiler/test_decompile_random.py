@@ -10,6 +10,7 @@ from tokenrouter.compiler.decompile import decompile
 from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.lower import lower
 from tokenrouter.compiler.python_text import python_text
+from tokenrouter.dsl import hir
 from tokenrouter.dsl.load import parse_text
 from tokenrouter.plan import structs as s
 
@@ -42,6 +43,30 @@ def said(plan):
     return sorted(text.strip() for text in texts if text.strip())
 
 
+def names(text, plan):
+    """Return the derived signals that each rule names, and those that they name themselves."""
+    policy = parse_text(text).only()
+    rules = {("start", at): [rule.when] for at, rule in enumerate(policy.start)}
+    reached = {model.name for model in plan.models}
+    for block in policy.blocks:
+        for at, rule in enumerate(block.rules):
+            parts = [rule.when, *(item.value for item in rule.action.sets)]
+            if isinstance(rule.action.go, hir.Borrow):
+                parts += [rule.action.go.most, rule.action.go.until]
+            if block.model in reached or not block.from_any:
+                rules[block.model, at] = parts
+    return {
+        place: {
+            inner.name
+            for part in parts
+            if part is not None
+            for inner in hir.walk(part)
+            if isinstance(inner, hir.Derived)
+        }
+        for place, parts in rules.items()
+    }
+
+
 @settings(deadline=None, max_examples=25, phases=SHOWN)
 @given(scattered().map(lambda text: text.replace("guarantee", "enforce")))
 def test_any_policy_comes_back_from_its_plan(text):
@@ -58,6 +83,8 @@ def test_any_policy_comes_back_from_its_plan(text):
     assert [test.name for test in again.surface.tests] == [test.name for test in plan.surface.tests]
     assert said(again) == said(plan)
     assert decompile(again) == told
+    named = names(text, plan)
+    assert names(told, plan) == named
 
     python = plan_of(python_text(parse_text(told).only()), "p.py")
     assert python.program_hash == plan.program_hash
@@ -73,3 +100,6 @@ def test_any_policy_comes_back_from_its_plan(text):
     assert [signal.name for signal in back.surface.signals] == [
         signal.name for signal in plan.surface.signals
     ]
+    assert names(decompile(python), plan) == named
+    firsts = [[text.split()[:2] for text in p.surface.unreached] for p in (plan, back)]
+    assert firsts[0] == firsts[1]

@@ -15,7 +15,16 @@ from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.gather import gather, head_digests, placed
 from tokenrouter.compiler.ir import Automaton, ClaimDecl
 from tokenrouter.compiler.lower import lower
-from tokenrouter.compiler.route_text import declared, signal_text, test_text
+from tokenrouter.compiler.route_text import (
+    block_text,
+    declared,
+    head_text,
+    is_python,
+    own,
+    rule_text,
+    signal_text,
+    test_text,
+)
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import hir
 from tokenrouter.dsl.load import load
@@ -109,13 +118,19 @@ def provenance(resolved: hir.Resolved, auto: Automaton) -> s.Provenance:
     """Return where a plan comes from."""
     text = "".join(resolved.texts[name] for name in sorted(resolved.texts))
     place = {decl.name: at for at, decl in enumerate(auto.models)}
+    policy = resolved.only()
+    told = {
+        (block.model, rule.span): rule_text(rule)
+        for block in (policy.blocks if is_python(policy) else ())
+        for rule in block.rules
+    }
     rules = [
         s.RuleSource(
             model=place[state.model],
             rule=index,
             line=rule.span.line,
             column=rule.span.column,
-            text=rule.text,
+            text=told.get((state.model, rule.span), rule.text),
         )
         for state, index, rule in auto.rules()
         if rule.source != "fallback"
@@ -138,12 +153,18 @@ def _now() -> str:
 def surface(policy: hir.Policy, auto: Automaton) -> s.Surface:
     """Return what only people need."""
     dropped = {decl.name for decl in auto.unreached}
+    heads = {decl.name for decl in auto.heads}
+    idle = (*(head for head in policy.heads if head.name not in heads), *policy.idle_heads)
     return s.Surface(
         signals=[s.SurfaceSignal(name=d.name, text=signal_text(policy, d)) for d in policy.signals],
         tests=[
             s.SurfaceTest(name=test.name, text=test_text(policy, test)) for test in policy.tests
         ],
-        unreached=[declared(policy, model) for model in policy.models if model.name in dropped],
+        unreached=[
+            *(declared(policy, model) for model in policy.models if model.name in dropped),
+            *(head_text(head, head.model) for head in idle),
+            *(block_text(policy, b) for b in policy.blocks if b.model in dropped and own(b)),
+        ],
         comments=[s.Comment(anchor=c.anchor, place=c.place, text=c.text) for c in policy.comments],
     )
 

@@ -7,22 +7,23 @@ out again, since the claim will add it anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tokenrouter.compiler import ir, lift, pipeline, programs
-from tokenrouter.compiler.expr import Every
+from tokenrouter.compiler.expr import Every, walk
 from tokenrouter.compiler.fold import fold
 from tokenrouter.compiler.lift import NOWHERE
-from tokenrouter.compiler.lower import lower
+from tokenrouter.compiler.lower import lower, lower_expr
+from tokenrouter.compiler.naming import Named, put_back
 from tokenrouter.compiler.passes.enforce import asks
-from tokenrouter.compiler.route_text import model_text
+from tokenrouter.compiler.route_text import head_text, model_text
 from tokenrouter.diagnostics import PolicyError
 from tokenrouter.dsl import ast
 from tokenrouter.dsl.load import parse_text
 from tokenrouter.dsl.parse import parse
 from tokenrouter.dsl.source import Source
 from tokenrouter.plan import structs as s
-from tokenrouter.plan.literal import number, quote, value_text
+from tokenrouter.plan.literal import number, value_text
 from tokenrouter.plan.structs import Plan
 
 
@@ -59,8 +60,25 @@ class _Page:
 
 def decompile(plan: Plan) -> str:
     """Return the text of a `.route` file."""
-    told = _write(plan, {(r.model, r.rule): r.text for r in plan.provenance.rules})
-    return told if _means(told, plan) else _write(plan, {})
+    texts = {(r.model, r.rule): r.text for r in plan.provenance.rules}
+    signals = _signals(plan)
+    for told, names in ((texts, signals), ({}, signals), (texts, [])):
+        text = _write(plan, told, names)
+        if _means(text, plan):
+            return text
+    return _write(plan, {}, [])
+
+
+def _signals(plan: Plan) -> list[Named]:
+    """Return what the derived signals of a plan stand for, the largest first."""
+    if not plan.surface.signals:
+        return []
+    try:
+        policy = parse_text(_write(plan, {}, []), one=True).only()
+    except PolicyError:
+        return []
+    made = [Named(signal.name, lower_expr(signal.of)) for signal in policy.signals]
+    return sorted(made, key=lambda signal: -len(list(walk(signal.of))))
 
 
 def _means(text: str, plan: Plan) -> bool:
@@ -73,8 +91,11 @@ def _means(text: str, plan: Plan) -> bool:
     return programs.programs(auto) == plan.programs and programs.start(auto) == plan.start
 
 
-def _write(plan: Plan, told: dict[tuple[int, int], str]) -> str:
-    """Return the text of a file; `told` holds the rules that are known as written, by model and number."""
+def _write(plan: Plan, told: dict[tuple[int, int], str], signals: list[Named]) -> str:
+    """Return the text of a file; `told` holds the rules that are known as written, by model and number.
+
+    In all others what `signals` stand for is told by their names.
+    """
     comments: dict[str, list[s.Comment]] = {}
     for comment in plan.surface.comments:
         comments.setdefault(_anchor(plan, comment.anchor), []).append(comment)
@@ -85,7 +106,7 @@ def _write(plan: Plan, told: dict[tuple[int, int], str]) -> str:
     _declarations(plan, page)
     page.gap()
     page.open(f"policy {plan.policy} {{", "policy")
-    _members(plan, page, told)
+    _members(plan, page, told, signals)
     page.close("policy")
     for at, test in enumerate(plan.surface.tests):
         page.gap()
@@ -123,15 +144,14 @@ def _declarations(plan: Plan, page: _Page) -> None:
     for declared in plan.models:
         page.add(model_text(declared), f"model {declared.name}")
     for text in plan.surface.unreached:
-        page.add(text, f"model {text.split()[1]}")
+        if text.startswith("model "):
+            page.add(text, f"model {text.split()[1]}")
     page.gap()
     for head in plan.heads:
-        model = plan.models[head.model].name
-        reads = f"reads {model}.{{{', '.join(head.reads)}}}"
-        page.add(
-            f"head {head.name} {{ kind {head.kind}  file {quote(head.file)}  {reads} }}",
-            f"head {head.name}",
-        )
+        page.add(head_text(head, plan.models[head.model].name), f"head {head.name}")
+    for text in plan.surface.unreached:
+        if text.startswith("head "):
+            page.add(text, f"head {text.split()[1]}")
     for param in plan.params:
         bounds = ""
         if param.low is not None and param.high is not None:
@@ -146,8 +166,10 @@ def _declarations(plan: Plan, page: _Page) -> None:
         page.add(f"signal {signal.name} = {signal.text}", f"signal {signal.name}")
 
 
-def _members(plan: Plan, page: _Page, told: dict[tuple[int, int], str]) -> None:
-    _start(plan, page)
+def _members(
+    plan: Plan, page: _Page, told: dict[tuple[int, int], str], signals: list[Named]
+) -> None:
+    _start(plan, page, signals)
     enforced = [_claim(claim.text) for claim in plan.claims if claim.status == "enforced"]
     for at, (model, program) in enumerate(zip(plan.models, plan.programs, strict=True)):
         if not program.rules:
@@ -155,9 +177,17 @@ def _members(plan: Plan, page: _Page, told: dict[tuple[int, int], str]) -> None:
         page.open(f"at {model.name} {{", f"at {model.name}", "  ")
         for index, rule in enumerate(lift.state(plan, at).rules):
             if rule.source != "fallback":
-                text = told.get((at, index)) or _rule(rule, model.name, enforced)
+                text = told.get((at, index)) or _rule(rule, model.name, enforced, signals)
                 page.add(text, f"rule {model.name} {index}", "    ")
         page.close(f"at {model.name}", "  ")
+    for text in plan.surface.unreached:
+        if text.startswith("at "):
+            first, *rest, _ = text.splitlines()
+            name = text.split()[1]
+            page.open(first, f"at {name}", "  ")
+            for index, line in enumerate(rest):
+                page.add(line.strip(), f"rule {name} {index}", "    ")
+            page.close(f"at {name}", "  ")
     for at, claim in enumerate(plan.claims):
         word = "enforce" if claim.status == "enforced" else "guarantee"
         page.add(f"{word} {claim.text}", f"claim {at}", "  ")
@@ -171,14 +201,14 @@ def _members(plan: Plan, page: _Page, told: dict[tuple[int, int], str]) -> None:
         page.add(f"template from {template}", "template", "  ")
 
 
-def _start(plan: Plan, page: _Page) -> None:
+def _start(plan: Plan, page: _Page, signals: list[Named]) -> None:
     rules = lift.start_rules(plan)
     if len(rules) == 1:
         page.add(f"start {_goes(rules[0].go)}", "start", "  ")
         return
     page.open("start {", "start", "  ")
     for index, rule in enumerate(rules):
-        guard = "otherwise" if rule.when is None else f"when {rule.when}"
+        guard = "otherwise" if rule.when is None else f"when {put_back(rule.when, signals)}"
         page.add(f"{guard} -> {_goes(rule.go)}", f"start rule {index}", "    ")
     page.close("start", "  ")
 
@@ -201,7 +231,7 @@ def _fallback(plan: Plan) -> int | None:
     return None
 
 
-def _rule(rule: ir.Rule, model: str, enforced: list[ir.ClaimDecl]) -> str:
+def _rule(rule: ir.Rule, model: str, enforced: list[ir.ClaimDecl], signals: list[Named]) -> str:
     """Return a rule as text, without what `enforce` wrote into it."""
     when = rule.when
     if when is not None and rule.source == "enforced":
@@ -209,9 +239,13 @@ def _rule(rule: ir.Rule, model: str, enforced: list[ir.ClaimDecl]) -> str:
         parts = when.of if isinstance(when, Every) else (when,)
         own = tuple(part for part in parts if part not in made)
         when = fold(Every(own)) if own else None
-    guard = "otherwise" if when is None else f"when {when}"
-    sets = "".join(f" set {item}" for item in rule.sets)
-    return f"{guard} -> {ir.action(rule.keep, rule.go)}{sets}"
+    go = rule.go
+    if isinstance(go, ir.Borrow):
+        until = None if go.until is None else put_back(go.until, signals)
+        go = replace(go, most=put_back(go.most, signals), until=until)
+    guard = "otherwise" if when is None else f"when {put_back(when, signals)}"
+    made = (replace(item, value=put_back(item.value, signals)) for item in rule.sets)
+    return f"{guard} -> {ir.action(rule.keep, go)}{''.join(f' set {item}' for item in made)}"
 
 
 def _claim(text: str) -> ir.ClaimDecl:

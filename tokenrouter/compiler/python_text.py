@@ -46,7 +46,8 @@ def _has_place(policy: hir.Policy, anchor: str) -> bool:
         case "start":
             return True
         case "model" | "head" | "param" | "var" | "signal":
-            of = (policy.models, policy.heads, policy.params, policy.vars, policy.signals)
+            heads = policy.heads + policy.idle_heads
+            of = (policy.models, heads, policy.params, policy.vars, policy.signals)
             return any(rest == item.name for items in of for item in items)
         case "at" | "rule":
             model = rest.split()[0]
@@ -71,7 +72,7 @@ def _declarations(policy: hir.Policy) -> Iterator[str]:
         parallel = model.tensor_parallel
         more += f", tensor_parallel={parallel}" if parallel != 1 else ""
         yield f"{model.name} = model({_quote(model.use)}{more})"
-    for head in policy.heads:
+    for head in (*policy.heads, *policy.idle_heads):
         yield from _above(policy, f"head {head.name}")
         source = f"python={_quote(head.file)}" if head.kind == "python" else _quote(head.file)
         kind = "" if head.kind == "python" else f', kind="{head.kind}"'

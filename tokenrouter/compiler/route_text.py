@@ -6,8 +6,11 @@ without comments, which are kept beside them; where it is Python they are writte
 
 from __future__ import annotations
 
-from tokenrouter.compiler.ir import action
+from dataclasses import replace
+
+from tokenrouter.compiler.ir import Go, action
 from tokenrouter.compiler.lower import lower_expr, lower_go
+from tokenrouter.compiler.naming import by_name
 from tokenrouter.dsl import hir
 from tokenrouter.plan import structs as s
 from tokenrouter.plan.literal import number, quote, value_text
@@ -37,7 +40,43 @@ def declared(policy: hir.Policy, model: hir.Model) -> str:
 
 def signal_text(policy: hir.Policy, signal: hir.DerivedSignal) -> str:
     """Return what a derived signal stands for."""
-    return str(lower_expr(signal.of)) if is_python(policy) else signal.text
+    return str(lower_expr(by_name(signal.of))) if is_python(policy) else signal.text
+
+
+def rule_text(rule: hir.Rule) -> str:
+    """Return a rule, with the names of derived signals."""
+    guard = "otherwise" if rule.when is None else f"when {lower_expr(by_name(rule.when))}"
+    sets = "".join(f" set {item.var} = {_value(item.value)}" for item in rule.action.sets)
+    return f"{guard} -> {action(rule.action.keep, _go(rule.action.go))}{sets}"
+
+
+def own(block: hir.Block) -> bool:
+    """Return whether a block is written for its model, and not for all."""
+    return bool(block.rules) and not block.from_any
+
+
+def block_text(policy: hir.Policy, block: hir.Block) -> str:
+    """Return the rules of a model, one a line."""
+    rules = [rule_text(rule) if is_python(policy) else rule.text for rule in block.rules]
+    return "\n".join([f"at {block.model} {{", *(f"  {rule}" for rule in rules), "}"])
+
+
+def head_text(head: hir.Head | s.Head, model: str) -> str:
+    """Return the declaration of a head that reads a model."""
+    kind = "python" if head.kind == "python" else f"kind {head.kind}  file"
+    reads = f"{model}.{{{', '.join(head.reads)}}}"
+    return f"head {head.name} {{ {kind} {quote(head.file)}  reads {reads} }}"
+
+
+def _go(go: hir.Go) -> Go:
+    if isinstance(go, hir.Borrow):
+        until = None if go.until is None else by_name(go.until)
+        go = replace(go, most=by_name(go.most), until=until)
+    return lower_go(go)
+
+
+def _value(expr: hir.Expr) -> str:
+    return str(lower_expr(by_name(expr)))
 
 
 def test_text(policy: hir.Policy, test: hir.Test) -> str:
@@ -51,10 +90,10 @@ def case_text(case: hir.Case) -> str:
     """Return one case of a test."""
     where = "start" if case.model is None else f"at {case.model}"
     given = ", ".join(map(_given, case.given))
-    expect = action(case.expect.keep, lower_go(case.expect.go))
+    expect = action(case.expect.keep, _go(case.expect.go))
     if case.model is None:
         expect = expect.removeprefix("commit then ")
-    sets = "".join(f" set {item.var} = {lower_expr(item.value)}" for item in case.expect.sets)
+    sets = "".join(f" set {item.var} = {_value(item.value)}" for item in case.expect.sets)
     return f"{where}{f' given {given}' if given else ''} -> {expect}{sets}"
 
 

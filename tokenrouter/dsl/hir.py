@@ -362,6 +362,7 @@ class Policy:
     tests: tuple[Test, ...] = field(default=(), compare=False)
     comments: tuple[Comment, ...] = field(default=(), compare=False)
     span: Span = field(default_factory=place, compare=False)  # of the policy's name
+    idle_heads: tuple[Head, ...] = field(default=(), compare=False)  # declared, and read by no rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,6 +308,7 @@ def _said(spoken: dict[str, tuple[hir.Comment, ...]], name: str) -> tuple[hir.Co
 def _complete(scope: Scope, policy: hir.Policy, own: set[str], everywhere: set[str]) -> hir.Policy:
     """Return a policy with its declarations: its own, which it mentions, and those that no policy of the file does."""
     keep = {name for name in scope.entries if name in own or name not in everywhere}
+    heads = [e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Head) and n in keep]
     models = tuple(
         e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Model) and n in keep
     )
@@ -322,9 +323,8 @@ def _complete(scope: Scope, policy: hir.Policy, own: set[str], everywhere: set[s
         vars=tuple(
             e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Var) and n in keep
         ),
-        heads=tuple(
-            e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Head) and n in own
-        ),
+        heads=tuple(head for head in heads if head.name in own),
+        idle_heads=tuple(head for head in heads if head.name not in own and head.model in keep),
         signals=tuple(
             _fitted(scope, e)
             for n, e in scope.entries.items()

@@ -239,7 +239,7 @@ class RuleSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rule: int  # index into its rules
     line: int  # from 1
     column: int  # from 1
-    text: str  # the rule as written, on one line
+    text: str  # the rule as written, on one line; one in Python as a `.route` file has it
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -278,7 +278,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     signals: list[SurfaceSignal] = []  # derived signals
     tests: list[SurfaceTest] = []  # in source order
-    unreached: list[str] = []  # text of models that are declared and never reached
+    unreached: list[str] = []  # texts: models that are never reached, their rules, heads that none reads
     comments: list[Comment] = []  # in source order
 
 
