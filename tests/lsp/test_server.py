@@ -67,7 +67,7 @@ def test_the_process_ends_when_the_editor_is_gone():
     ) as server:
         server.stdin.close()
 
-        server.wait(timeout=20)
+        server.wait(timeout=60)
 
 
 @pytest.mark.asyncio(loop_scope="module")

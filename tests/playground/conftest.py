@@ -21,7 +21,7 @@ def playground(*args):
             yield re.search(r"http://\S+(?=;)", said)[0]
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from tokenrouter.runtime.book import LONG, STEP
 from tokenrouter.runtime.pace import LEAST
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.server import guided, protocol, service
+from tokenrouter.server.openapi import REFUSALS, document
 from tokenrouter.server.protocol import NEUTRAL, NO_EFFECT, ChatRequest, CompletionRequest
 
 TEXT = (Path(__file__).parents[2] / "docs/serving.md").read_text(encoding="utf-8")
@@ -69,3 +70,58 @@ def test_every_option_is_documented(verb):
 )
 def test_every_limit_is_the_one_that_is_documented(value, said):
     assert said in re.sub(r"\s+", " ", TEXT) and f"{value:,}" in said
+
+
+def rows(begin, end):
+    """Return the cells of a table, by the names in its first column."""
+    lines = [line for line in section(begin, end).splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {name: rest for first, *rest in cells for name in re.findall(r"`([\w.]+)`", first)}
+
+
+def bounds(schema):
+    """Return the least and the most of a number."""
+    kinds = schema.get("anyOf", [schema])
+    found = {k: kind[k] for kind in kinds for k in kind if "imum" in k.lower()}
+    low = found.get("minimum", found.get("exclusiveMinimum"))
+    return low, found.get("maximum"), "exclusiveMinimum" in found
+
+
+PARAMETERS = rows("## Parameters", "**Without effect**")
+PROPERTIES = {
+    **document()["components"]["schemas"]["ChatRequest"]["properties"],
+    **document()["components"]["schemas"]["CompletionRequest"]["properties"],
+}
+
+
+@pytest.mark.parametrize("field", [f for f, schema in PROPERTIES.items() if any(bounds(schema))])
+def test_every_range_is_the_one_that_is_documented(field):
+    values = PARAMETERS[field][0]
+    low, high, beyond = bounds(PROPERTIES[field])
+
+    if values.startswith("as "):
+        return
+    said = [float(n.replace(",", "")) for n in re.findall(r"-?[\d,]*\d", values)]
+    assert low in said and (high is None or high in said), (values, low, high)
+    assert beyond == ("above" in values)
+    assert (high is None) == ("and up" in values)
+
+
+@pytest.mark.parametrize(
+    "field", [f for f, s in PROPERTIES.items() if s.get("default") is not None]
+)
+def test_every_default_is_the_one_that_is_documented(field):
+    said = PARAMETERS[field][1]
+
+    default = PROPERTIES[field]["default"]
+    if field == "logprobs":
+        default = "none"
+    spelled = str(default).lower() if isinstance(default, (bool, str)) else f"{default:g}"
+    assert said.startswith(spelled), (said, default)
+
+
+def test_every_status_is_documented():
+    lines = section("## Limits and refusals", "A message is one line").splitlines()
+    told = {line.split("|")[1].split("`")[0].strip() for line in lines if line.startswith("| ")}
+
+    assert told - {"status"} == set(REFUSALS)
