@@ -34,7 +34,8 @@ format: $(VENV)/.ready  ## lay the code out
 golden: $(VENV)/.ready  ## write the golden files anew; review the difference
 	$(BIN)/python -m pytest -q tests/compiler tests/plan tests/cli --update-golden
 
-soak: $(VENV)/.ready  ## the long tests
+soak: $(VENV)/.ready editors chromium  ## the long tests
+	sh tools/workbench.sh
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[eval]'
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
 	$(BIN)/python benchmarks/soak.py --minutes 10

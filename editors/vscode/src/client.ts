@@ -62,7 +62,8 @@ class Patience implements ErrorHandler {
 /** Leaves of what the server can do only mistakes and fixes, so that the Python server stays the one for all else. */
 class OnlyMistakes implements StaticFeature {
   preInitialize(capabilities: ServerCapabilities): void {
-    const kept = new Set(["textDocumentSync", "codeActionProvider", "positionEncoding"]);
+    // `resolvedTextDocumentSync` is what the client made of `textDocumentSync`; without it no text is sent.
+    const kept = new Set(["textDocumentSync", "resolvedTextDocumentSync", "codeActionProvider", "positionEncoding"]);
     for (const name of Object.keys(capabilities)) {
       if (!kept.has(name)) {
         // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- what is left decides which providers are registered
