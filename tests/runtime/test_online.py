@@ -1,6 +1,7 @@
 """What the running system shows of P, C and L, when that counts as drift, and what becomes of it."""
 
 import asyncio
+import math
 import random
 from itertools import pairwise
 
@@ -259,6 +260,24 @@ def test_a_drift_of_step_times_is_solved_again_and_said():
 
     assert len(tables) == status.swaps == 2
     assert tables[0] != tables[1]
+
+
+def test_the_drift_that_is_told_is_that_from_the_table_in_force():
+    _, near = adapted(coin(max_active=3), steady(1000), steady(2000, factor=1.1))
+    _, far = adapted(coin(max_active=3), steady(1000), steady(2000, factor=0.2))
+
+    assert (near.swaps, near.drift_step) == (1, pytest.approx(math.log(1.1)))
+    assert (far.swaps, far.drift_step) == (2, 0.0)
+
+
+def test_a_table_that_somebody_chose_is_put_in_force_and_called_so():
+    tables = []
+    adapter = Adapter(coin(max_active=3), "fixed", tables.append)
+
+    adapter.put([[1, 1, 1], [1, 2, 3]])
+
+    assert tables == [[[1, 1, 1], [1, 2, 3]]] == [adapter.status.table]
+    assert adapter.status.source == "given"
 
 
 def test_every_table_in_force_is_feasible_for_each_of_its_counts():
