@@ -26,6 +26,8 @@ class Anchor(NamedTuple):
 
 def comments(tree: Tree) -> dict[str, tuple[hir.Comment, ...]]:
     """Return the comments of a file by the policy that they concern; those under "" concern all."""
+    if "COMMENT" not in tree.tokens.kinds:
+        return {}
     book = _Anchors(tree.file)
     found: dict[str, list[hir.Comment]] = {}
     for token, kind in enumerate(tree.tokens.kinds):

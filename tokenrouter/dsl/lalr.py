@@ -114,14 +114,15 @@ class Parser:
     def run(self) -> Parsed:
         """Return the tree; there always is one."""
         at, real, kinds = 0, self.tokens.real, self.tokens.kinds
-        rows, states = self.table.states, self.states
+        rows, states, productions = self.table.states, self.states, self.table.productions
         last_error = -1
         while True:
             token = real[at]
             action = rows[states[-1]].get(kinds[token])
-            if action is not None and action < 0:
-                action = self._settle(kinds[token], token)
-            if action:
+            if action is None:
+                at = self._recover(at, quiet=at == last_error)
+                last_error = at
+            elif action > 0:
                 states.append(action)
                 self.values.append(token)
                 self.firsts.append(token)
@@ -129,9 +130,10 @@ class Parser:
                 at += 1
             elif action == 0:
                 return Parsed(self.values[1], self.problems, self.dropped)
+            elif productions[-1 - action].renames:
+                states[-1] = _through(states[-2], states[-1], kinds[token])
             else:
-                at = self._recover(at, quiet=at == last_error)
-                last_error = at
+                self._reduce(-1 - action, token)
 
     def _settle(self, kind: str, token: int) -> int | None:
         """Reduce as long as the tables say so; return the state to shift into, 0 to accept, None for a mistake."""
@@ -153,16 +155,10 @@ class Parser:
 
     def _reduce(self, number: int, token: int) -> None:
         name, origin, size, kept, single, _ = self.table.productions[number]
-        if size == 1:
-            values, first, last = [self.values.pop()], self.firsts.pop(), self.lasts.pop()
-            self.states.pop()
-        elif size:
-            values = self.values[-size:]
-            first, last = self.firsts[-size], self.lasts[-1]
-            del self.states[-size:], self.values[-size:], self.firsts[-size:], self.lasts[-size:]
-        else:
-            # behind what came before, not before what comes
-            values, first, last = [], token, self.lasts[-1]
+        base = len(self.states) - size
+        values = self.values[base:]
+        # an empty node stands behind what came before, not before what comes
+        first, last = self.firsts[base] if size else token, self.lasts[-1]
         children: list[object] = []
         for i in kept:
             if i >= 0:
@@ -183,10 +179,11 @@ class Parser:
             value = children[0]
         else:
             value = self.build(name, children, first, last)
-        self.states.append(self.table.states[self.states[-1]][origin])
-        self.values.append(value)
-        self.firsts.append(first)
-        self.lasts.append(last)
+        state = self.table.states[self.states[base - 1]][origin]
+        self.states[base:] = (state,)
+        self.values[base:] = (value,)
+        self.firsts[base:] = (first,)
+        self.lasts[base:] = (last,)
 
     # Mistakes
 

@@ -64,16 +64,17 @@ class Tokens:
 
 @cache
 def _patterns() -> dict[str, str]:
-    """Return what tokens look like, in the order of trial; WORDED, PLAIN and FOREIGN are looked up."""
+    """Return what tokens look like, in the order of trial; signs and FOREIGN are looked up."""
     patterns, signs = table().patterns, sorted(table().signs, key=len, reverse=True)
     worded = [sign for sign in signs if sign[0].isalpha()]
     plain = [sign for sign in signs if not sign[0].isalpha()]
     foreign = sorted(FOREIGN, key=len, reverse=True)
     return {
+        "SPACE": patterns["SPACE"] + f"|\\A{MARK}",
+        "BRACKET": r"[(){}\[\],:%]",  # the commonest signs, which begin nothing longer
         "WORDED": "|".join(re.escape(sign) + r"(?![A-Za-z0-9_])" for sign in worded),
         "NAME": patterns["NAME"] + r"(?!\w)",
         "WORD": r"[^\W\d]\w*",
-        "SPACE": patterns["SPACE"] + f"|\\A{MARK}",
         "NUMBER": patterns["NUMBER"],
         "STRING": patterns["STRING"],
         "COMMENT": patterns["COMMENT"],
@@ -110,7 +111,7 @@ class _Kinds(dict[str, str]):
         kind = found.lastgroup or "STRAY"
         if kind == "NAME":
             kind = table().words.get(text, "NAME")
-        elif kind in ("WORDED", "PLAIN"):
+        elif kind in ("BRACKET", "WORDED", "PLAIN"):
             kind = table().signs[text]
         self[text] = kind
         return kind
@@ -124,7 +125,7 @@ def tokenize(source: Source) -> tuple[Tokens, list[Diagnostic]]:
     if source.text.startswith(MARK):
         kinds[0] = "SPACE"
     starts = list(accumulate(map(len, texts), initial=0))
-    odd = [i for i, kind in enumerate(kinds) if kind in ODD]
+    odd = [] if ODD.isdisjoint(kinds) else [i for i, k in enumerate(kinds) if k in ODD]
     kinds.append("$END")
     problems = _settle(source, kinds, starts, odd)
     real = [i for i, kind in enumerate(kinds) if kind not in TRIVIA]

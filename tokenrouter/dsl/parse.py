@@ -79,10 +79,19 @@ def parse(source: Source) -> Tree:
 def _too_deep(tokens: Tokens) -> Diagnostic | None:
     """TR0215: nothing behind the parser need be ready for a nest without end."""
     depth = prefixes = 0
+    kinds = tokens.kinds
+    if kinds.count("LPAR") + kinds.count("NOT") + kinds.count("SIGN") <= DEEPEST:
+        return None
     for token in tokens.real:
-        kind = tokens.kinds[token]
-        depth += (kind == "LPAR") - (kind == "RPAR")
-        prefixes = prefixes + 1 if kind in ("NOT", "SIGN") else 0
+        kind = kinds[token]
+        if kind in ("NOT", "SIGN"):
+            prefixes += 1
+        else:
+            prefixes = 0
+            if kind == "LPAR":
+                depth += 1
+            elif kind == "RPAR":
+                depth -= 1
         if depth > DEEPEST or prefixes > DEEPEST:
             return Diagnostic(
                 "TR0215",
