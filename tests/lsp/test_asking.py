@@ -1,5 +1,7 @@
 """Hover, completion, signature help, definition, references, rename, symbols."""
 
+import re
+
 import pytest
 from lsprotocol import types as t
 
@@ -84,6 +86,51 @@ async def test_hover_tells_of_a_rule_whether_it_can_fire(client):
 
     assert "this rule never fires" in await told("entropy < 0")
     assert "this rule can fire" in await told("when shaky or")
+
+
+async def test_hover_tells_how_often_a_rule_is_expected_to_fire(client):
+    place = await client.editor.open(
+        'route 1\nmodel a { use "a" }\nmodel b { use "b" }\npolicy p {\n  start { when prompt_tokens > 99 -> b otherwise -> a }\n'
+        "  at any {\n    when position <= 3 -> commit\n    otherwise -> commit\n  }\n}\n"
+    )
+
+    async def told(line, column):
+        position = t.Position(line, column)
+        found = await client.text_document_hover_async(t.HoverParams(place.document, position))
+        return [text for text in found.contents.value.split("\n\n") if text.startswith("expected")]
+
+    assert re.fullmatch(
+        r"expected on \d+% of the requests, from assumed probabilities", (await told(4, 11))[0]
+    )
+    at_a, at_b = await told(6, 5)
+    assert re.fullmatch(
+        r"expected on \d+% of the decisions at `a`, from assumed probabilities", at_a
+    )
+    assert at_b == at_a.replace("`a`", "`b`")
+    rest = (await told(7, 5))[0]
+    assert percent(at_a) + percent(rest) == 100
+
+
+def percent(text):
+    return int(re.search(r"(\d+)%", text)[1])
+
+
+async def test_hover_tells_how_large_a_model_is_that_is_here_and_why_another_is_not_known(client):
+    text = 'route 1\nmodel |here { use "demo:small" }\nmodel gone { use "no/where" }\npolicy p { start here at here { otherwise -> commit } }\n'
+    place = await client.editor.open(text)
+
+    here = await client.text_document_hover_async(t.HoverParams(place.document, place.position))
+    gone = await client.text_document_hover_async(t.HoverParams(place.document, t.Position(2, 7)))
+
+    for part in (
+        "parameters",
+        "MiB as float32",
+        "7 layers",
+        "a vocabulary of 49,152 ids",
+        "KV each",
+    ):
+        assert part in here.contents.value
+    assert "size unknown: " in gone.contents.value
 
 
 async def test_hover_over_nothing_says_nothing(client):

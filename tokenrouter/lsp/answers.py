@@ -15,6 +15,12 @@ from tokenrouter.lsp.server import Server
 R = TypeVar("R")
 
 
+class _Whole(Protocol):
+    """The parameters of a request about a file."""
+
+    text_document: t.TextDocumentIdentifier
+
+
 class _Placed(Protocol):
     """The parameters of a request about a place."""
 
@@ -26,6 +32,12 @@ def _at(ls: Server, params: _Placed, ask: Callable[[Document, int], R]) -> R | N
     """Return the answer for a place in a `.route` document; None where there is no such document."""
     document = ls.route(params.text_document.uri)
     return None if document is None else ask(document, document.places.offset(params.position))
+
+
+def _of(ls: Server, params: _Whole, ask: Callable[[Document], list[R]]) -> list[R]:
+    """Return the answer for a `.route` document; nothing where there is no such document."""
+    document = ls.route(params.text_document.uri)
+    return [] if document is None else ask(document)
 
 
 # Documents
@@ -132,8 +144,7 @@ def highlight(ls: Server, params: t.DocumentHighlightParams) -> list[t.DocumentH
 
 def symbols(ls: Server, params: t.DocumentSymbolParams) -> list[t.DocumentSymbol]:
     """Outline a file."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else outline.symbols(document)
+    return _of(ls, params, outline.symbols)
 
 
 def workspace_symbols(ls: Server, params: t.WorkspaceSymbolParams) -> list[t.WorkspaceSymbol]:
@@ -143,39 +154,33 @@ def workspace_symbols(ls: Server, params: t.WorkspaceSymbolParams) -> list[t.Wor
 
 def tokens(ls: Server, params: t.SemanticTokensParams) -> t.SemanticTokens:
     """Colour a file."""
-    document = ls.route(params.text_document.uri)
-    return t.SemanticTokens([] if document is None else colour.tokens(document))
+    return t.SemanticTokens(_of(ls, params, colour.tokens))
 
 
 def tokens_of(ls: Server, params: t.SemanticTokensRangeParams) -> t.SemanticTokens:
     """Colour some lines."""
-    document = ls.route(params.text_document.uri)
     first, last = params.range.start.line, params.range.end.line
-    return t.SemanticTokens([] if document is None else colour.tokens(document, first, last))
+    return t.SemanticTokens(_of(ls, params, lambda d: colour.tokens(d, first, last)))
 
 
 def folds(ls: Server, params: t.FoldingRangeParams) -> list[t.FoldingRange]:
     """Tell what can be folded."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else outline.folds(document)
+    return _of(ls, params, outline.folds)
 
 
 def links(ls: Server, params: t.DocumentLinkParams) -> list[t.DocumentLink]:
     """Tell which strings are files."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else outline.links(document)
+    return _of(ls, params, outline.links)
 
 
 def hints(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]:
     """Tell units and settings."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else tell.hints(document, ls.book.sets, params.range)
+    return _of(ls, params, lambda d: tell.hints(d, ls.book.sets, params.range))
 
 
 def lenses(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
     """Offer to run tests and to explain policies."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else outline.lenses(document)
+    return _of(ls, params, outline.lenses)
 
 
 # Writing
@@ -183,14 +188,12 @@ def lenses(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
 
 def formatting(ls: Server, params: t.DocumentFormattingParams) -> list[t.TextEdit]:
     """Lay a file out."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else change.laid_out(document)
+    return _of(ls, params, change.laid_out)
 
 
 def formatting_of(ls: Server, params: t.DocumentRangeFormattingParams) -> list[t.TextEdit]:
     """Lay some lines out."""
-    document = ls.route(params.text_document.uri)
-    return [] if document is None else change.laid_out(document, params.range)
+    return _of(ls, params, lambda d: change.laid_out(d, params.range))
 
 
 def actions(ls: Server, params: t.CodeActionParams) -> list[t.CodeAction]:

@@ -7,6 +7,7 @@ rest; what was found in a text that has changed since is thrown away, so diagnos
 from __future__ import annotations
 
 import asyncio
+import gc
 
 from lsprotocol import types as t
 from pygls.lsp.server import LanguageServer
@@ -18,6 +19,9 @@ from tokenrouter.lsp.memory import Memory
 from tokenrouter.version import __version__
 
 REST = 0.12  # seconds without a change before a check begins
+SWEEP = (
+    300  # changes after which what refers to itself is looked for, once there is nothing else to do
+)
 
 
 class Server(LanguageServer):
@@ -32,9 +36,11 @@ class Server(LanguageServer):
         self.waiting: dict[str, asyncio.Task[None]] = {}  # by path: checks that have not begun
         self.checks: set[asyncio.Task[None]] = set()
         self.checking = asyncio.Lock()
+        self.changes = 0  # since the last sweep
 
     def later(self, *, at_once: bool = False) -> None:
         """Check every open text whose diagnostics are not told, after a moment of rest."""
+        self.changes += 1
         for path, entry in self.book.opened.items():
             if entry.told:
                 continue
@@ -65,6 +71,9 @@ class Server(LanguageServer):
                 document.uri, problems.shown(self.book, document, entry.found), entry.version
             )
         self.text_document_publish_diagnostics(params)
+        if self.changes >= SWEEP and not self.waiting:
+            self.changes = 0
+            gc.collect()  # tasks that were called off hold themselves; `trc lsp` leaves them to this
 
     def found(self, document: Document) -> tuple[Diagnostic, ...]:
         """Return what is found in a document as it is now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import os
 from collections.abc import Iterator, Mapping
 
 from lsprotocol import types as t
@@ -54,7 +55,14 @@ def _name(document: Document, kind: str, name: str) -> str | None:
     if kind not in ("name", "class") or (kind == "class" and name != "class"):
         return None
     entry = document.study.scope.get(name)
-    return builtin(name) if entry is None else declared(entry, document.path)
+    if entry is None:
+        return builtin(name)
+    text = declared(entry, document.path)
+    if isinstance(entry.hir, hir.Model):
+        from tokenrouter.lsp.worth import weighed  # noqa: PLC0415 numpy takes long to import
+
+        text += "\n\n" + weighed(entry.hir, os.path.dirname(entry.tree.source.name))
+    return text
 
 
 def declared(entry: Entry, path: str) -> str:
@@ -98,24 +106,20 @@ def _policy(document: Document, name: str) -> str | None:
 
 
 def _rule(document: Document, found: tuple[Diagnostic, ...], start: int) -> str:
-    """Return whether the rule that begins at an offset can fire, as far as the passes have looked."""
+    """Return whether the rule that begins at an offset can fire, as far as the passes have looked, and how often it may."""
     if any(d.severity == "error" and d.code not in _NEVER for d in found):
         return ""
-    rule = next(
-        (
-            n
-            for n in nodes(document.study.main.file)
-            if isinstance(n, ast.Rule) and n.start == start
-        ),
-        None,
-    )
+    rules = (n for n in nodes(document.study.main.file) if isinstance(n, (ast.Rule, ast.StartRule)))
+    rule = next((n for n in rules if n.start == start), None)
     if rule is None:
         return ""
     for diagnostic in found:
         inside = rule.start <= diagnostic.span.start < rule.end
         if inside and diagnostic.code in _NEVER and diagnostic.span.file == document.path:
             return f"\n\nthis rule {_NEVER[diagnostic.code]}"
-    return "\n\nthis rule can fire"
+    from tokenrouter.lsp.worth import expected  # noqa: PLC0415 numpy takes long to import
+
+    return "\n\n".join(["", "this rule can fire", *expected(document, start)])
 
 
 def signature(document: Document, offset: int) -> t.SignatureHelp | None:
