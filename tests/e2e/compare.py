@@ -48,6 +48,7 @@ WISHES: tuple[dict[str, Any], ...] = (
     {"grammar": grammar.of_json_schema(json.dumps(SCHEMA)), "temperature": 1.0},
     {"grammar": grammar.of_lark(LARK), "temperature": 1.2, "min_p": 0.01},
     {"grammar": grammar.of_regex(REGEX), "presence_penalty": 2.0, "logit_bias": {80: 50.0}},
+    {"grammar": grammar.of_regex("[a-e ]{2,30}"), "temperature": 1.0},
     {},
     {"repetition_penalty": 0.8, "frequency_penalty": -0.3, "presence_penalty": 0.4, "top_k": 30,
      "temperature": 1.0},
@@ -67,6 +68,8 @@ def requests(
     asked = prompts(n, seed, longest)
     for at, prompt in enumerate(asked):
         shape = SHAPES[at % len(SHAPES)]
+        if wishes:
+            shape = wishing.choice(SHAPES)
         if wishes and at % 3:
             wish = wishing.choice(WISHES)
             shape = wish if "grammar" in wish else {**shape, **wish}
