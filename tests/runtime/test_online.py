@@ -296,6 +296,15 @@ def test_other_modes_never_solve(mode):
     asyncio.run(adapter.run(0.0))
 
 
+def test_numbers_that_have_no_table_leave_the_windows_as_they_are(caplog):
+    apart = [tally(model, there=0.0, ended=0) for model in range(2)]  # nobody ever comes to the second
+
+    tables, status = adapted(coin(max_active=3), apart)
+
+    assert (tables, status.swaps, status.source) == ([], 0, "none")
+    assert "the windows stay as they are" in caplog.text
+
+
 def test_another_process_gives_the_same_table():
     plan = coin(max_active=3)
     spec = problem(plan, estimate(plan, *steady(1000))).spec

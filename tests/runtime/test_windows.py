@@ -120,6 +120,20 @@ def test_a_restarted_peer_finds_its_window_and_the_others_go_on(make, seed):
     assert engine.now < NEVER
 
 
+def test_a_table_reaches_every_subserver():
+    plan = with_windows(1, 1)
+    engine = Engine(plan, models=toys(plan))
+    while engine.queues.waiting():
+        engine.step()
+
+    engine.book.set_windows([[1, 2, 2], [1, 1, 2]])
+    while engine.queues.waiting():
+        engine.step()
+
+    rows = [subserver.gate.gate.windows for subserver in engine.subservers]
+    assert rows == [[1, 2, 2], [1, 1, 2]]
+
+
 def test_a_restarted_subserver_hears_the_count_and_the_table_in_force():
     plan = with_windows(1, 1)
     engine = Engine(plan, models=toys(plan))
