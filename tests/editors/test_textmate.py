@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,11 @@ def test_what_editors_are_given_is_what_the_tables_of_the_language_say():
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_configuration_of_helix_is_toml_and_starts_the_server():
+    made = tomllib.loads((ROOT / "editors/helix/languages.toml").read_text(encoding="utf-8"))
+    (language,) = made["language"]
+    (server,) = language["language-servers"]
+    assert (language["file-types"], language["comment-token"]) == (["route"], "#")
+    assert made["language-server"][server] == {"command": "trc", "args": ["lsp"]}

@@ -79,6 +79,7 @@ def workbench(node, tmp_path_factory):
         "workbench.startupEditor": "none",
         "workbench.colorTheme": "Default Dark Modern",
         "editor.minimap.enabled": False,
+        "files.autoSave": "off",
         "telemetry.telemetryLevel": "off",
         "extensions.autoCheckUpdates": False,
         "extensions.ignoreRecommendations": True,

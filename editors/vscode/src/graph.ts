@@ -58,7 +58,7 @@ export class GraphView implements vscode.Disposable {
     const file = shown.uri.fsPath;
     let next: Shown;
     try {
-      const found = await graphs(trc(), file, path.dirname(file));
+      const found = await graphs(trc(), path.basename(file), path.dirname(file));
       next = typeof found === "string" ? { ...shown, problem: found } : { file: shown.file, drawn: found };
     } catch (error) {
       next = { ...shown, problem: error instanceof Error ? error.message : String(error) };
