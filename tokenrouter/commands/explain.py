@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenrouter.plan.structs import Plan
 
 NAME = "explain"
 HELP = "show a plan the way a database shows a query plan, or the page of a diagnostic"
@@ -17,6 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TRACE",
         help="set what a trace of `trc run --trace` shows beside what is expected",
     )
+    parser.add_argument(
+        "--kernel",
+        action="store_true",
+        help="show the Triton kernels that a GPU runs for the route programs",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,12 +36,28 @@ def run(args: argparse.Namespace) -> int:
     from tokenrouter.plan.show import show
 
     plan = read(args.what)
+    if args.kernel:
+        return _kernels(plan)
     if args.analyze is None:
         print(show(plan), end="")
         return 0
     from tokenrouter.plan.analyze import analyze, read_trace
 
     print(analyze(plan, read_trace(args.analyze, plan)), end="")
+    return 0
+
+
+def _kernels(plan: Plan) -> int:
+    """Print the kernels of a plan's route programs."""
+    from tokenrouter.runtime.kernel.layout import why_not
+    from tokenrouter.runtime.kernel.source import source
+
+    texts = []
+    for model, declared in enumerate(plan.models):
+        reason = why_not(plan, model)
+        text = f"# `{declared.name}` runs as torch operations: {reason}\n"
+        texts.append(source(plan, model) if reason is None else text)
+    print("\n\n".join(texts), end="")
     return 0
 
 

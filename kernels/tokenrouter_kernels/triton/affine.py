@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tokenrouter_kernels.triton.logistic import sigmoid_of, tanh_of
 from tokenrouter_kernels.triton.tables import UPCAST
 
 ROWS, COLUMNS, INNER = 16, 32, 64
@@ -76,9 +77,9 @@ def activate(x, ACTIVATION: tl.constexpr):
     elif ACTIVATION == "gelu":
         x = x * (1 + tl.erf(x * 0.7071067811865476)) / 2
     elif ACTIVATION == "silu":
-        x = x / (1 + tl.exp(-x))
+        x = x * sigmoid_of(x)
     elif ACTIVATION == "tanh":
-        x = 1 - 2 / (1 + tl.exp(2 * x))
+        x = tanh_of(x)
     else:
         tl.static_assert(ACTIVATION == "identity")
     return x

@@ -14,6 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from tokenrouter_kernels.triton.logistic import tanh_of
+
 LOW = tl.constexpr(-1e30)  # finite, so that what is not seen leaves the sums at 0
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -69,15 +71,15 @@ def attend(
             v = v.to(tl.float32)
         scores = tl.dot(q, k, input_precision="ieee") * scale
         if SOFTCAP:
-            # tanh(x) = 1 - 2 / (1 + exp(2 x)), also where exp overflows
-            scores = softcap * (1 - 2 / (1 + tl.exp(2 * scores / softcap)))
+            scores = softcap * tanh_of(scores / softcap)
         scores *= LOG2E
-        seen = inside[None, :] & (at[None, :] <= position[:, None])
+        seen = at[None, :] <= position[:, None]
         if WINDOW:
             seen = seen & (at[None, :] > position[:, None] - window)
         scores = tl.where(seen, scores, LOW)
         higher = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.where(seen, tl.exp2(scores - higher[:, None]), 0.0)
+        # Of a row that has seen nothing yet, these are 1; its first sight multiplies them by 0.
+        weights = tl.exp2(scores - higher[:, None])
         fade = tl.exp2(top - higher)
         total = total * fade + tl.sum(weights, 1)
         sums = sums * fade[:, None]

@@ -14,7 +14,7 @@ from torch import Tensor
 from tokenrouter_kernels.mlp_head import Affine
 from tokenrouter_kernels.r2r_head import R2RWeights
 from tokenrouter_kernels.triton.affine import affine
-from tokenrouter_kernels.triton.online import sigmoid_of
+from tokenrouter_kernels.triton.logistic import sigmoid_of
 from tokenrouter_kernels.triton.tables import row_warps
 
 _EPS = 1e-5

@@ -179,9 +179,3 @@ def digamma(x):
     y = 1 / (x * x)
     series = y * (1 / 12.0 - y * (1 / 120.0 - y * (1 / 252.0 - y * (1 / 240.0 - y * (1 / 132.0)))))
     return tl.log(x) - 0.5 / x - series - lower
-
-
-@triton.jit
-def sigmoid_of(x):
-    """Return 1 / (1 + exp(-x))."""
-    return 1 / (1 + tl.exp(-x))

@@ -33,14 +33,18 @@ def rms_norm_kernel(
     row = tl.program_id(0).to(tl.int64)
     h = tl.arange(0, BLOCK)
     inside = h < H
-    x = tl.load(x_ptr + row * stride_x + h, mask=inside, other=0.0)
+    dtype = x_ptr.dtype.element_ty
+    x = tl.load(x_ptr + row * stride_x + h, mask=inside, other=0.0).to(tl.float32)
     if ADD:
-        x += tl.load(residual_ptr + row * stride_residual + h, mask=inside, other=0.0)
+        x += tl.load(residual_ptr + row * stride_residual + h, mask=inside, other=0.0).to(
+            tl.float32
+        )
+        x = x.to(dtype)
         tl.store(sum_ptr + row * H + h, x, mask=inside)
-    wide = x.to(tl.float32)
-    scaled = wide * tl.rsqrt(tl.sum(wide * wide, 0) / H + eps)
-    weight = tl.load(weight_ptr + h, mask=inside, other=0.0)
-    tl.store(out_ptr + row * H + h, weight * scaled.to(x.dtype), mask=inside)
+        x = x.to(tl.float32)
+    scaled = x * tl.rsqrt(tl.sum(x * x, 0) / H + eps)
+    weight = tl.load(weight_ptr + h, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_ptr + row * H + h, weight * scaled.to(dtype).to(tl.float32), mask=inside)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 from tokenrouter_kernels.sampling import SamplingParams
 
 _BLOCK = 1024
+_WAYS = 16
 
 
 @triton.jit
@@ -50,7 +51,7 @@ def row_sums(row_ptr, V, key, top, temperature, BLOCK: tl.constexpr):
     for start in range(0, V, BLOCK):
         v = start + tl.arange(0, BLOCK)
         x = tl.load(row_ptr + v, mask=v < V, other=float("-inf")).to(tl.float32)
-        above = (order(x)[None, :] > key[:, None]) & (v < V)[None, :]
+        above = order(x)[None, :] > key[:, None]
         count += tl.sum(above.to(tl.int64), 1)
         weight = weigh(x, top, temperature)
         mass += tl.sum(tl.where(above, weight[None, :], 0.0), 1)
@@ -105,7 +106,7 @@ def sample_kernel(
         x = tl.load(row_ptr + v, mask=v < V, other=float("-inf")).to(tl.float32)
         # Largest logit first, then the lowest id, in one number.
         found = order(x) * 2147483648 + (2147483647 - v)
-        best = tl.maximum(best, tl.where(v < V, found, -9223372036854775807))
+        best = tl.maximum(best, found)  # what is no id stands behind all that are
     winner = tl.max(best, 0)
     token = 2147483647 - (winner & 2147483647)
     if DRAW:
@@ -153,7 +154,7 @@ def _draw(
         kept = top_k
         total = mass + (kept - count) * weigh(unordered(key), top, temperature)
     if top_p < 1:
-        nucleus = top_p * total
+        nucleus = tl.maximum(top_p * total, 1e-300)  # one id is kept at least
         key, count, mass = search(row_ptr, V, nucleus, False, True, top, temperature, WAYS, BLOCK)
         weight = weigh(unordered(key), top, temperature)
         equals = tl.maximum(tl.ceil((nucleus - mass) / weight), 1.0).to(tl.int64)
@@ -191,7 +192,7 @@ def _likely(row_ptr, V, min_p, top, temperature, BLOCK: tl.constexpr):
         v = start + tl.arange(0, BLOCK)
         x = tl.load(row_ptr + v, mask=v < V, other=float("-inf")).to(tl.float32)
         weight = weigh(x, top, temperature)
-        enough = (weight >= min_p) & (v < V)
+        enough = weight >= min_p
         count += tl.sum(enough.to(tl.int64), 0)
         mass += tl.sum(tl.where(enough, weight, 0.0), 0)
     return count, mass
@@ -205,7 +206,7 @@ def _among_equals(row_ptr, V, key, place, BLOCK: tl.constexpr):
     for start in range(0, V, BLOCK):
         v = start + tl.arange(0, BLOCK)
         x = tl.load(row_ptr + v, mask=v < V, other=float("-inf")).to(tl.float32)
-        equal = (order(x) == key) & (v < V)
+        equal = order(x) == key
         rank = seen + tl.cumsum(equal.to(tl.int64), 0) - 1
         found = tl.maximum(found, tl.max(tl.where(equal & (rank <= place), v, 0), 0).to(tl.int64))
         seen += tl.sum(equal.to(tl.int64), 0)
@@ -240,7 +241,7 @@ def _launch(
             logits.stride(0),
             logits.shape[1] if vocabulary is None else vocabulary,
             DRAW=params is not None,
-            WAYS=16,
+            WAYS=_WAYS,
             BLOCK=_BLOCK,
             num_warps=8,
         )

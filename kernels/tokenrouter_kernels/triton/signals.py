@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tokenrouter_kernels.signals import Key
 from tokenrouter_kernels.signals import signals as reference
+from tokenrouter_kernels.triton.logistic import sigmoid_of
 from tokenrouter_kernels.triton.online import (
     FIELDS,
     aleatoric_of,
@@ -25,7 +26,6 @@ from tokenrouter_kernels.triton.online import (
     join,
     join_largest,
     mass_of,
-    sigmoid_of,
     survey,
     varentropy_of,
 )
@@ -85,7 +85,8 @@ def signals_kernel(
         tl.store(out, entropy_of(total, first))
         tl.store(out + 1, varentropy_of(first, square))
         tl.store(out + 2, 1 / total)
-        tl.store(out + 3, (1 - tl.exp(second - m)) / total)
+        if SECOND:
+            tl.store(out + 3, (1 - tl.exp(second - m)) / total)
         tl.store(out + 4, chosen - m - tl.log(total))
         tl.store(out + 5, before + 1)
         if K:

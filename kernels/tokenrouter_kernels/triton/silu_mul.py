@@ -1,7 +1,6 @@
 """The gate of a feed-forward layer: silu(first half) * second half, as in `tokenrouter_kernels.silu_mul`.
 
-Shapes: gate_up [T, 2 F] -> [T, F]; bf16, fp16 or fp32. The product is computed in float32 and rounded once. One formula for
-all elements: x / (1 + exp(-x)).
+Shapes: gate_up [T, 2 F] -> [T, F]; bf16, fp16 or fp32. The product is computed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tokenrouter_kernels.triton.logistic import sigmoid_of
 from tokenrouter_kernels.triton.tables import ELEMENTS
 
 
@@ -22,8 +22,7 @@ def silu_mul_kernel(x_ptr, out_ptr, stride_x, F, BLOCK: tl.constexpr):
     inside = f < F
     gate = tl.load(x_ptr + row * stride_x + f, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(x_ptr + row * stride_x + F + f, mask=inside, other=0.0).to(tl.float32)
-    # Where exp overflows, the quotient is 0, which is silu's limit.
-    tl.store(out_ptr + row * F + f, gate / (1 + tl.exp(-gate)) * up, mask=inside)
+    tl.store(out_ptr + row * F + f, gate * sigmoid_of(gate) * up, mask=inside)
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ TYPES = {
     torch.int64: "*i64",
     torch.uint8: "*u8",
 }
-LAUNCH = {"num_warps", "num_stages"}
+LAUNCH = {"num_warps", "num_stages", "enable_fp_fusion"}
 
 
 class Launch:

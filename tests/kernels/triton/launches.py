@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
+import msgspec
 import torch
 from tokenrouter_kernels import Affine, SamplingParams
 from tokenrouter_kernels import triton as fast
 from tokenrouter_kernels.triton.heads import layer_norm
+
+from tokenrouter.plan import structs as s
+from tokenrouter.runtime.vocabulary import Vocabulary
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 VOCABULARY, ROWS = 151_669, 151_936
@@ -68,10 +73,80 @@ def head(dtype):
     fast.mlp_head(some(16, 1024, dtype=dtype), layers, ["gelu", "silu"])
 
 
+def route(model):
+    """Launch the kernel of a program that uses all there is."""
+    from tokenrouter.runtime.kernel.router import CompiledRouter, Inputs
+
+    text = PLAN.read_text(encoding="utf-8")
+    plan = msgspec.json.decode(text, type=s.Plan)
+    tokenizer = msgspec.structs.replace(plan.tokenizer, size=VOCABULARY)
+    plan = msgspec.structs.replace(
+        plan, tokenizer=tokenizer, programs=[*plan.programs, EVERYTHING, NOTHING]
+    )
+    plan = msgspec.structs.replace(plan, models=[*plan.models, *plan.models])
+    router = CompiledRouter(plan, model, Vocabulary(VOCABULARY), {}, "meta")
+    words, numbers, past = (some(16, *t.shape[1:], dtype=t.dtype) for t in router.inputs([], 16))
+    heads = some(16, len(router.layout.heads), dtype=torch.float64)
+    tokens = some(16, dtype=torch.int64)
+    router.launch(some(16, ROWS), tokens, Inputs(words, numbers, past), heads)
+
+
+def everything():
+    """Return a program with every signal, sign, window and action."""
+    signals = [
+        s.Signal(name=name, args=args)
+        for name, args in [
+            *(
+                (name, [])
+                for name in ("entropy", "entropy_norm", "varentropy", "maxprob", "margin")
+            ),
+            *((name, []) for name in ("logprob", "rank", "chance", "position", "switches")),
+            *((name, [10]) for name in ("mass", "aleatoric", "epistemic")),
+            ("column", [5]),
+            ("count", [1]),
+        ]
+    ]
+    n = len(signals)
+    nodes = [
+        *signals,
+        *(s.Window(kind=kind, of=at, n=4) for at, kind in enumerate(("mean", "ewma", "max"))),
+        *(s.Compare(sign=sign, left=at, right=at + 1) for at, sign in enumerate(("<", ">=", "!="))),
+        *(s.Arith(sign=sign, left=at, right=at + 3) for at, sign in enumerate("+-*/")),
+        s.Const(value=0.5, unit="number"),
+    ]
+    half = len(nodes) - 1
+    compared = [
+        s.Compare(sign=">", left=at, right=half)
+        for at in range(len(nodes) - 1)
+        if not n + 3 <= at < n + 6
+    ]
+    nodes += compared
+    nodes += [
+        s.AllOf(of=[*range(half + 1, half + 6)]),
+        s.AnyOf(of=[*range(half + 6, half + 1 + len(compared)), n + 3, n + 4, n + 5]),
+        s.Not(of=half + 1),
+    ]
+    last = len(nodes) - 1
+    mix = s.Mix(weights=[s.Share(model=0, weight=0.25), s.Share(model=1, weight=0.75)])
+    return s.Program(
+        nodes=nodes,
+        rules=[
+            s.Rule(when=last, keep=False, go=s.To(model=1)),
+            s.Rule(when=last - 1, keep=True, go=s.Borrow(model=1, most=n + 6)),
+            s.Rule(when=last - 2, keep=True, go=s.Stop()),
+            s.Rule(when=None, keep=True, go=mix),
+        ],
+        untils=[last, last - 1],
+    )
+
+
 def norm_of_r2r():
     layer_norm(some(16, 512, dtype=FP32), Affine(some(512, dtype=FP32), some(512, dtype=FP32)))
 
 
+PLAN = Path(__file__).parents[2] / "plan/golden/test_io/test_the_text_of_a_plan_can_be_reviewed.txt"
+EVERYTHING = everything()
+NOTHING = s.Program()
 PLAIN = [("entropy", ()), ("margin", ()), ("logprob", ()), ("rank", ())]
 ALL = {
     "decode, 16 of 8 heads, 128 wide, bf16": partial(attend, 16, 8, 128, BF16, 1),
@@ -108,4 +183,8 @@ ALL = {
     "mlp head, bf16": partial(head, BF16),
     "mlp head, fp32": partial(head, FP32),
     "layer norm": norm_of_r2r,
+    "route, entropy and a head": partial(route, 0),
+    "route, one until": partial(route, 1),
+    "route, everything": partial(route, 2),
+    "route, nothing": partial(route, 3),
 }

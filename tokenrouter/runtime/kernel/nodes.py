@@ -28,9 +28,10 @@ from tokenrouter.signals import SIGNALS
 PICKED = ("mass", "aleatoric", "epistemic")  # of the k largest logits
 WIDTH = 120  # most characters of a comment
 LIBRARY = {
+    "logistic": ["sigmoid_of"],
     "online": [
         "FIELDS", "aleatoric_of", "entropy_of", "epistemic_of", "is_last", "join", "join_largest",
-        "mass_of", "sigmoid_of", "survey", "varentropy_of",
+        "mass_of", "survey", "varentropy_of",
     ],
     "philox": ["draw"],
     "program": ["divide", "ewma_of", "max_of", "mean_of"],

@@ -83,7 +83,7 @@ def _rules(plan: Plan, model: int) -> str:
     lines = [f"{at}: {plain(rule_text(plan, model, rule))}" for at, rule in enumerate(rules)]
     text = "\n".join(lines) or "no rules: it is only borrowed from"
     # What a policy says must not end the string that it stands in.
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return text.replace("\\", "\\\\").replace('""', '"\\"')
 
 
 def _survey(names: Names, n_parts: int) -> str:
