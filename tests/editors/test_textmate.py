@@ -1,7 +1,6 @@
 """The TextMate grammar: written from the language's tables, and of one mind with the language server."""
 
 import json
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -85,16 +84,6 @@ def test_names_are_told_where_the_words_around_them_tell_what_they_are(coloured)
                     known += grammar[start] == wanted
                     plain += grammar[start] != wanted
     assert known > 3 * plain, (known, plain)
-
-
-def test_what_editors_are_given_is_what_the_tables_of_the_language_say():
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools/editors.py", "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_configuration_of_helix_is_toml_and_starts_the_server():
