@@ -45,6 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where models run (%(default)s)"
+    )
+    parser.add_argument(
         "--threads",
         type=_positive,
         metavar="N",
@@ -93,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
         quick=args.quick,
         dtype=args.dtype,
         threads=args.threads,
+        device=args.device,
     )
     found = profile(plan, args.plan.resolve().parent, wanted, say)
     write(found, args.output)

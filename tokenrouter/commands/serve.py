@@ -83,6 +83,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where models run; auto: on GPUs where there are some (%(default)s)",
+    )
+    parser.add_argument(
+        "--graphs",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="capture short steps; auto: on GPUs (%(default)s)",
+    )
+    parser.add_argument(
         "--deterministic", action="store_true", help="same bits alone and in a crowd (float32)"
     )
     parser.add_argument(
@@ -168,6 +180,8 @@ def _serve(args: argparse.Namespace) -> int:
 
     import asyncio
 
+    from msgspec.structs import replace
+
     from tokenrouter.models.tokenizer import TextTokenizer
     from tokenrouter.runtime import logs
     from tokenrouter.runtime.client import Client
@@ -178,6 +192,9 @@ def _serve(args: argparse.Namespace) -> int:
 
     logs.configure(args.log_format, args.log_level, "server", context)
     refuse_python(plan, allowed=args.allow_python)
+    device = chosen(args.device)
+    if device == "cuda":
+        plan = fitted(plan, args.dtype)
     spans = _spans(plan, args.name or plan.policy) if args.otel else None
     base = args.plan.resolve().parent
     key = args.api_key or os.environ.get(KEY_VARIABLE) or None
@@ -210,6 +227,8 @@ def _serve(args: argparse.Namespace) -> int:
             ),
         )
 
+        settings = service.client.settings  # that nothing has been started with
+        service.client.settings = replace(settings, device=device, graphs=args.graphs)
         service.client.bound_stall(args.max_stall)
         service.client.log_to(args.log_format, args.log_level, logs.relay)
 
@@ -231,6 +250,29 @@ def _serve(args: argparse.Namespace) -> int:
         finally:
             if spans is not None:
                 spans.close()
+
+
+def chosen(device: str) -> str:
+    """Return `cpu` or `cuda` for what was asked for."""
+    if device == "auto":
+        # Looked for without torch, which takes seconds to say that there is none.
+        return "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
+    return device
+
+
+def fitted(plan: Plan, dtype: str | None) -> Plan:
+    """Return the plan with KV pools as large as its GPUs have room for, and say so; raises NoRoom."""
+    from tokenrouter.runtime.placing import free_memory, places, with_budget
+
+    free = free_memory()
+    placed = places(plan, len(free))
+    made = with_budget(plan, placed, free, dtype)
+    where = ", ".join(
+        f"{m.name} on GPU {'+'.join(map(str, own))}"
+        for m, own in zip(plan.models, placed, strict=True)
+    )
+    tell(f"{where}; room for {made.memory.capacity_tokens} tokens of each")
+    return made
 
 
 def _spans(plan: Plan, name: str) -> Spans:

@@ -48,6 +48,7 @@ COVERED: dict[Struct, dict[str, Part]] = {
         "dtype": "program",
         "quantize": "program",
         "tensor_parallel": "tuning",
+        "gpus": "tuning",
         "cost": "program",
         "stop_ids": "program",
         "prefill": "tuning",

@@ -144,12 +144,13 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One model of the policy, and what the runtime must know before its weights are read."""
 
     name: str  # as the policy calls it, snake_case
-    use: str  # directory, GGUF file, hub name or `demo:large`; outside the hashes
+    use: str  # directory, GGUF file, hub name, `demo:large` or `dummy:SHAPE`; outside the hashes
     fingerprint: str  # sha256 over canonical config and tokenizer digests
     family: str  # `llama`, `qwen2`, `qwen3`, ...; anything else runs through transformers
     dtype: Literal["float64", "float32", "bfloat16", "float16"]  # of weights, activations and KV
     quantize: Literal["none", "int8"] = "none"  # of the weights
     tensor_parallel: int = 1  # ranks that share the model
+    gpus: list[int] = []  # of each rank; where empty, those that are there in turn
     cost: float = 1.0  # relative cost of one token, as the policy states it
     stop_ids: list[int]  # end-of-sequence ids of this model alone
     prefill: Literal["eager", "lazy"]  # eager: read the prompt at admission; changes no token

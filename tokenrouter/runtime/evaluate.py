@@ -118,7 +118,7 @@ class Evaluator:
             case RequestField():
                 return _fields(node, step)
             case HeadRef():
-                return step.pick(self.heads[node.head](step.output)).double()
+                return step.pick(self.heads[node.head](step.output)).double().cpu()
 
     def _compare(self, node: Compare, values: Values) -> torch.Tensor:
         left, right = values.columns[node.left], values.columns[node.right]
@@ -202,7 +202,8 @@ class _Step:
         self._at: torch.Tensor | None = None
         if len(rows) < len(output.tokens):
             self._at = torch.tensor([row.at for row in rows], device=device)
-        self.tokens = self.pick(output.tokens)
+        # Signals are computed where the logits are, rules where the requests' state is.
+        self.tokens = self.pick(output.tokens).cpu()
 
     def pick(self, whole: torch.Tensor) -> torch.Tensor:
         """Return these rows of a tensor over all of the output's."""
@@ -219,7 +220,7 @@ class _Step:
 
     def signal(self, name: str, args: tuple[int, ...]) -> torch.Tensor:
         """Return a signal of the logits, in float64: [B]."""
-        return self.pick(self.output.figure((name, args))).double()
+        return self.pick(self.output.figure((name, args))).double().cpu()
 
 
 def aggregate(kind: str, n: int, last: list[float]) -> float:

@@ -14,14 +14,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from tokenrouter.runtime.messages import Reason
+from tokenrouter.runtime.done import Done
 from tokenrouter.runtime.model import ExtendOutput, Extension, KVCache, LanguageModel
 from tokenrouter.runtime.model.capture import Capture, Work, capture_for
 from tokenrouter.runtime.model.static import Bucket, Static
+
+if TYPE_CHECKING:
+    from tokenrouter.runtime.fused import Fused
+    from tokenrouter.runtime.messages import Reason
+    from tokenrouter.runtime.scheduler import Chunk
 
 MOST_REQUESTS = 64
 TOKENS = (1, 2, 4, 8)  # new tokens a request; what a hand-off usually brings
@@ -33,6 +38,7 @@ class _Captured:
 
     static: Static
     output: ExtendOutput | None = None
+    done: Done | None = None
     replay: Work | None = None
 
 
@@ -72,12 +78,17 @@ class Graphs:
         self.hidden = hidden
         self.replays: Counter[Bucket] = Counter()
         self.eager: Counter[Reason] = Counter()
+        self.decided = 0  # rows that captured steps sampled and routed
         self._requests = sorted({bucket.requests for bucket in sizes})
         self._tokens = sorted({bucket.tokens for bucket in sizes})
         self._captured: dict[Bucket, _Captured] = {}
         for bucket in sizes:
             static = Static.new(bucket, pages, cache.page_size, scratch, device)
-            self._captured[bucket] = self._make(_Captured(static))
+            self._captured[bucket] = _Captured(static)
+        self.fused: Fused | None = None
+        self.prepared = False
+        self.done: Done | None = None  # of the last step that was read
+        self._loaded = False
 
     @classmethod
     def new(
@@ -101,13 +112,24 @@ class Graphs:
             device=device,
         )
 
-    def _make(self, captured: _Captured) -> _Captured:
+    @torch.inference_mode()
+    def prepare(self, fused: Fused | None = None) -> None:
+        """Capture every bucket, with what follows the model where that can be part of it."""
+        self.fused, self.prepared = fused, True
+        for captured in self._captured.values():
+            self._make(captured)
+
+    def _make(self, captured: _Captured) -> None:
         def work() -> None:
             batch = captured.static.batch()
-            captured.output = self.model.extend(batch, self.cache, hidden=self.hidden)
+            output = self.model.extend(batch, self.cache, hidden=self.hidden)
+            captured.output = self.capture.keep(captured.output, output)
+            if self.fused is not None:
+                done = self.fused.work(captured.output)
+                captured.done = self.capture.keep(captured.done, done)
 
+        captured.output = captured.done = None
         captured.replay = self.capture.capture(work)
-        return captured
 
     def find(self, extensions: Sequence[Extension]) -> Bucket | Reason:
         """Return the bucket of a batch, or why it has none."""
@@ -124,8 +146,20 @@ class Graphs:
         room = self._captured[bucket].static.room
         return bucket if all(e.start + n <= room for e in extensions) else "context"
 
+    @property
+    def most(self) -> int:
+        """The most requests that a captured step has."""
+        return self._requests[-1]
+
+    def ahead(self, chunks: list[Chunk]) -> None:
+        """Lay what the host knows of the next batch into the buffers, so that `done` can tell what was done beyond the model."""
+        fits = self.fused is not None and len(chunks) <= self.most
+        self._loaded = fits and self.fused is not None and self.fused.load(chunks)
+
+    @torch.inference_mode()
     def read(self, extensions: Sequence[Extension]) -> ExtendOutput | None:
         """Read a batch by a captured step; None, and a count, where none holds it."""
+        self.done, loaded, self._loaded = None, self._loaded, False
         found = self.find(extensions)
         if not isinstance(found, Bucket):
             self.eager[found] += 1
@@ -136,12 +170,19 @@ class Graphs:
         output = self.run(found)
         # A copy: the next replay writes over what this one gave.
         sampling = [at for at, extension in enumerate(extensions) if extension.samples]
+        done = self._captured[found].done
+        if loaded and done is not None:
+            self.done = Done(*(tensor[sampling] for tensor in done))
+            self.decided += len(sampling)
         logits, hidden = output
         return ExtendOutput(logits[sampling], None if hidden is None else hidden[sampling])
 
+    @torch.inference_mode()
     def run(self, bucket: Bucket) -> ExtendOutput:
         """Replay a bucket over what lies in its buffers, and return where its results lie."""
         captured = self._captured[bucket]
+        if captured.replay is None:
+            self._make(captured)
         assert captured.replay is not None
         captured.replay()
         assert captured.output is not None

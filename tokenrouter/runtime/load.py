@@ -6,15 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.models.config import read_config
 from tokenrouter.models.sharing import obstacle
 from tokenrouter.plan.structs import ClassIs, Extend, Model, Plan, TokenIn
+from tokenrouter.runtime.evaluate import Head
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.graphs import Wanted, buckets
 from tokenrouter.runtime.heads import load_heads, refuse_python
 from tokenrouter.runtime.model import LanguageModel, load_model
-from tokenrouter.runtime.model.load import CPU
 from tokenrouter.runtime.model.parallel import Group
 from tokenrouter.runtime.ranks import Ranks
 from tokenrouter.runtime.route import Router
@@ -45,7 +47,7 @@ def load_runner(
     try:
         runner = load_part(plan, model, settings, ranks.group)
         ranks.wait()
-        ranks.group.connect(CPU)
+        ranks.group.connect(torch.device(settings.device))
     except BaseException:
         ranks.close()
         raise
@@ -64,6 +66,7 @@ def load_part(
         dtype=settings.dtype,
         deterministic=settings.deterministic,
         group=group,
+        device=torch.device(settings.device),
     )
     return wrap(plan, loaded, model, settings)
 
@@ -157,6 +160,35 @@ def grammars(plan: Plan, base: Path) -> Grammars:
     return Grammars(tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids)
 
 
+def capture(runner: Runner, router: Router) -> None:
+    """Capture a runner's short steps, with the router in them where it is a kernel."""
+    if not isinstance(runner, ModelRunner) or runner.graphs is None:
+        return
+    if runner.ranks is not None and runner.graphs.prepared:
+        return  # the other ranks have captured theirs, once
+    # Its kernels need triton, which only those who have one of them have loaded.
+    from tokenrouter.runtime.fused import Fused  # noqa: PLC0415
+
+    fused = None
+    if Fused.fits(router):
+        fused = Fused(router, runner.vocabulary_size, runner.graphs.most, runner.device)
+    runner.graphs.prepare(fused)
+
+
+def _router(
+    plan: Plan, model: int, words: Vocabulary, heads: dict[int, Head], settings: Settings
+) -> Router:
+    """Return a model's route program: a kernel on a GPU where it can be one, torch operations elsewhere."""
+    if settings.device.startswith("cuda") and not settings.deterministic:
+        # Triton is needed on a GPU only.
+        from tokenrouter.runtime.kernel.layout import why_not  # noqa: PLC0415
+        from tokenrouter.runtime.kernel.router import CompiledRouter  # noqa: PLC0415
+
+        if why_not(plan, model) is None:
+            return CompiledRouter(plan, model, words, heads, settings.device)
+    return Router(plan, model, words, heads)
+
+
 def subserver(
     plan: Plan,
     model: int,
@@ -170,7 +202,8 @@ def subserver(
     """Return a subserver that is ready to announce itself."""
     refuse_python(plan, allowed=settings.allow_python)
     heads = load_heads(plan, model, runner, settings)
-    router = Router(plan, model, vocabulary(plan, Path(settings.base)), dict(heads))
+    router = _router(plan, model, vocabulary(plan, Path(settings.base)), dict(heads), settings)
+    capture(runner, router)
     made = Subserver(
         plan,
         model,

@@ -24,7 +24,8 @@ from tokenrouter.runtime import load
 from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.logs import configure, since, told
 from tokenrouter.runtime.messages import Failed
-from tokenrouter.runtime.settings import Boot
+from tokenrouter.runtime.placing import places
+from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_subserver
 
@@ -50,9 +51,10 @@ def main(argv: list[str]) -> int:
     sockets = Sockets(model, endpoints, bytes.fromhex(boot.key))
     begun = time.monotonic()
     try:
-        runner = load.load_runner(boot.plan, model, boot.settings, directory)
+        settings = on_device(boot.settings, boot.plan, model, 0)
+        runner = load.load_runner(boot.plan, model, settings, directory)
         subserver = load.subserver(
-            boot.plan, model, runner, sockets.send, now_ms, settings=boot.settings, epoch=epoch
+            boot.plan, model, runner, sockets.send, now_ms, settings=settings, epoch=epoch
         )
     except (TokenRouterError, MemoryError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TokenRouterError) else no_room(error, boot.plan)
@@ -70,6 +72,17 @@ def main(argv: list[str]) -> int:
     log.info("ended", extra=told(epoch=epoch))
     sockets.close()
     return 0
+
+
+def on_device(settings: Settings, plan: Plan, model: int, rank: int) -> Settings:
+    """Go to the GPU of a rank, with a stream of its own, where models run on GPUs; return the settings that name it."""
+    if settings.device != "cuda":
+        return settings
+    gpu = places(plan, torch.cuda.device_count())[model][rank]
+    torch.cuda.set_device(gpu)
+    stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    torch.cuda.set_stream(stream)
+    return msgspec.structs.replace(settings, device=f"cuda:{gpu}")
 
 
 def end(reason: str) -> None:

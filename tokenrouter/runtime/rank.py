@@ -18,9 +18,8 @@ import torch
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.runtime import load
 from tokenrouter.runtime.logs import configure
-from tokenrouter.runtime.model.load import CPU
 from tokenrouter.runtime.model.parallel import Group
-from tokenrouter.runtime.process import follow, no_room
+from tokenrouter.runtime.process import follow, no_room, on_device
 from tokenrouter.runtime.ranks import SIZE, Loaded, RankBoot, Read
 
 log = logging.getLogger("tokenrouter")
@@ -40,13 +39,17 @@ def main() -> int:
     torch.set_num_threads(max(1, (settings.threads or torch.get_num_threads()) // size))
     group = Group(boot.rank, size, Path(boot.meeting))
     try:
+        settings = on_device(settings, boot.plan, boot.model, boot.rank)
         runner = load.load_part(boot.plan, boot.model, settings, group)
     except (TokenRouterError, MemoryError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TokenRouterError) else no_room(error, boot.plan)
         tell(Loaded(error=reason))
         return 1
     tell(Loaded())
-    group.connect(CPU)
+    group.connect(torch.device(settings.device))
+    if runner.graphs is not None:
+        # All ranks capture the same steps in the same order: on GPUs they meet in the sums of each.
+        runner.graphs.prepare()
     decode = msgspec.msgpack.Decoder(Read).decode
     while data := frame(sys.stdin.buffer):
         step = decode(data)

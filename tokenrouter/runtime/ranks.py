@@ -87,6 +87,8 @@ class Ranks:
         self.directory = Path(tempfile.mkdtemp(prefix="trc-")) if directory is None else directory
         handle = tempfile.mkdtemp(prefix=f"ranks-{model}-", dir=self.directory)
         self.group = Group(0, size, Path(handle) / "meeting")
+        # Each goes to a GPU of its own.
+        settings = msgspec.structs.replace(settings, device=settings.device.partition(":")[0])
         self.followers: list[_Follower] = []
         self._closing = threading.Event()
         self._ended = threading.Lock()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import tokenrouter_kernels as kernels
 import torch
 
+from tokenrouter.runtime.done import Done
 from tokenrouter.runtime.scheduler import Chunk
 from tokenrouter.runtime.state import Decision
 
@@ -25,20 +26,25 @@ class StepOutput(NamedTuple):
     hidden: torch.Tensor | None  # [B, H]: after the final norm; None where nobody reads it
     # By chunk: [n, V] after each of its tokens, where a prompt is scored.
     scored: Mapping[int, torch.Tensor] = MappingProxyType({})
+    done: Done | None = None  # where the step has done more than the model
 
 
 class Output:
     """A step's outputs on their way through the tasks: [B, ...], a row for each request that samples."""
 
-    __slots__ = ("figures", "hidden", "logits", "raw", "tokens")
+    __slots__ = ("done", "figures", "hidden", "logits", "raw", "tokens")
 
     def __init__(self, raw: torch.Tensor, hidden: torch.Tensor | None, deferred: list[int]) -> None:
         self.raw = raw
         self.logits = raw  # without the columns that are never sampled
         if deferred:
             self.logits = raw.clone()
-            self.logits[:, deferred] = float("-inf")
+            for column in (
+                deferred
+            ):  # one by one: a list would be copied to the device within a captured step
+                self.logits[:, column] = float("-inf")
         self.hidden = hidden
+        self.done: Done | None = None
         self.tokens: torch.Tensor | None = None  # [B] candidates; None before `sample`
         self.figures: dict[Key, torch.Tensor] = {}  # signals of the logits, by name and arguments
 

@@ -72,6 +72,8 @@ class ModelRunner:
             for chunk in chunks
             for sequence, start, n, samples in [chunk]
         ]
+        if self.graphs is not None:
+            self.graphs.ahead(chunks)
         self.phases.at("model")
         if self.ranks is None:
             output = self.read(extensions, hidden=hidden)
@@ -81,7 +83,8 @@ class ModelRunner:
         logits = output.logits[:, : self.vocabulary_size]
         logits = logits if logits.dtype == torch.float64 else logits.float()
         if not any(chunk.scored for chunk in chunks):
-            return StepOutput(logits, output.hidden)
+            done = None if self.graphs is None else self.graphs.done
+            return StepOutput(logits, output.hidden, done=done)
         return _parted(chunks, [e.samples for e in extensions], logits, output.hidden)
 
 

@@ -22,7 +22,10 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
     assert len(rows) == len(output.logits), (len(rows), len(output.logits))
     sampling = [row.sequence.sampling for row in rows]
     logits = _shaped(output.logits, rows)
-    if all(each.temperature == 0 for each in sampling):
+    if output.done is not None:
+        output.tokens = output.done.tokens
+        output.figures[LOGPROB] = output.done.logprobs
+    elif all(each.temperature == 0 for each in sampling):
         output.tokens = kernels.greedy(logits)
     else:
         device = output.logits.device
@@ -36,7 +39,8 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
         )
         shapes = kernels.SamplingParams.of(params, device)
         output.tokens = kernels.sample(logits, shapes, uniforms)
-    output.compute([LOGPROB, *signals])
+    if output.done is None:
+        output.compute([LOGPROB, *signals])
     tokens, logprobs = output.tokens.tolist(), output.figure(LOGPROB).tolist()
     for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
         row.token, row.logprob = token, logprob

@@ -17,7 +17,7 @@ import torch
 
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.runtime.messages import Sampling
-from tokenrouter.runtime.process import follow
+from tokenrouter.runtime.process import follow, on_device
 from tokenrouter.runtime.settings import Boot
 from tokenrouter.runtime.stepper import Stepper
 
@@ -57,7 +57,8 @@ def main(argv: list[str]) -> int:
     if boot.settings.threads is not None:
         torch.set_num_threads(boot.settings.threads)
     try:
-        stepper = Stepper(boot.plan, model, boot.settings)
+        settings = on_device(boot.settings, boot.plan, model, 0)
+        stepper = Stepper(boot.plan, model, settings)
     except TokenRouterError as error:
         tell(Answer(error=str(error)))
         return 1

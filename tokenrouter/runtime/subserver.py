@@ -250,7 +250,7 @@ class Subserver:
     def _extend(self, task: plan_.Extend, rows: list[Row]) -> list[tuple[Label, Row]]:
         chunks = [row.chunk for row in rows]
         self.phases.at("model")
-        logits, hidden, scored = self.runner.run(chunks, hidden=task.hidden)
+        logits, hidden, scored, done = self.runner.run(chunks, hidden=task.hidden)
         self.phases.at("build")
         self.scheduler.done(chunks)
         for at, of_prompt in scored.items():
@@ -265,6 +265,7 @@ class Subserver:
             sampling = [sampling[at] for at in kept]
             logits, hidden = logits[kept], None if hidden is None else hidden[kept]
         output = Output(logits, hidden, self.router.deferred)
+        output.done = done if not refused else None
         for at, row in enumerate(sampling):
             row.output, row.at = output, at
         return [("next", row) for row in sampling]

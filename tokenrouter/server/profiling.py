@@ -39,6 +39,7 @@ class Wanted:
     quick: bool
     dtype: str | None
     threads: int | None
+    device: str = "cpu"  # or `cuda`
 
 
 def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) -> Profile:
@@ -51,13 +52,17 @@ def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) 
             f"other work runs here (load {load:.1f} on {cores} cores): times will be longer than those of a quiet machine"
         )
     threads = wanted.threads or share_of_cores(len(plan.models))
-    settings = Settings(base=str(base), dtype=wanted.dtype, threads=threads, windows="off")
+    settings = Settings(
+        base=str(base), dtype=wanted.dtype, threads=threads, windows="off", device=wanted.device
+    )
     say(f"running the policy on {len(prompts)} prompts, up to {wanted.max_tokens} tokens each")
     torch.set_num_threads(threads * len(plan.models))  # one model runs at a time here
-    engine = Engine(plan, base, dtype=wanted.dtype, windows="off")
+    engine = Engine(plan, base, dtype=wanted.dtype, windows="off", device=wanted.device)
     sampling = Sampling(max_tokens=wanted.max_tokens, temperature=wanted.temperature)
     ways, unread = count(engine, prompts, sampling, wanted.name)
     del engine  # its models would lie beside those that are timed
+    if wanted.device == "cuda":
+        torch.cuda.empty_cache()
     models = step_times(plan, settings, QUICK if wanted.quick else FULL, unread, sampling, say)
     return Profile(
         profile_version=PROFILE_VERSION,

@@ -206,6 +206,10 @@ class CompiledRouter(Router):
             return
         output = rows[0].output
         assert output is not None and output.tokens is not None
+        if output.done is not None:
+            chosen = [row.at for row in rows]
+            self.take(rows, Routed(output.done.decided[chosen], output.done.values[chosen]))
+            return
         at = torch.tensor([row.at for row in rows], device=self.device)
         heads = [self.evaluator.heads[head](output)[at].double() for head in self.layout.heads]
         inputs = Inputs(*(tensor.to(self.device) for tensor in self.inputs(rows)))

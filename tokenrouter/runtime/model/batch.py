@@ -64,7 +64,10 @@ class ExtendBatch:
         table = [[*list(e.pages)[:width], *([0] * (width - len(e.pages)))] for e in extensions]
 
         def tensor(values: object) -> Tensor:
-            return torch.tensor(values, dtype=torch.int64, device=device)
+            made = torch.tensor(values, dtype=torch.int64)
+            if torch.device(device).type != "cuda":
+                return made.to(device)
+            return made.pin_memory().to(device, non_blocking=True)
 
         ragged = Ragged(offsets, lengths, tensor(table), page_size)
         return cls(tensor(token_ids), tensor(positions), tensor(slots), tensor(rows), ragged)

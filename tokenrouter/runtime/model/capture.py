@@ -8,10 +8,11 @@ is there as it is on a GPU, which is how it is tested.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+Result = TypeVar("Result", bound="tuple[torch.Tensor | None, ...]")
 Work = Callable[[], None]  # reads and writes buffers that stay where they are
 WARM = 2  # calls before a capture: kernels are compiled and workspaces allocated by the first
 
@@ -22,6 +23,15 @@ class Eager:
     def capture(self, work: Work) -> Work:
         """Return what runs the work again."""
         return work
+
+    def keep(self, before: Result | None, result: Result) -> Result:
+        """Return where results lie from now on: as on a GPU, each replay writes over those of the one before."""
+        if before is None:
+            return result
+        for to, made in zip(before, result, strict=True):
+            if to is not None and made is not None:
+                to.copy_(made)
+        return before
 
     def wait(self) -> None:
         """Return when the copies that were begun are done: here at once."""
@@ -53,6 +63,10 @@ class CudaGraphs:
             self._copied.record()
 
         return replay
+
+    def keep(self, before: Result | None, result: Result) -> Result:
+        """Return where results lie from now on: where the captured kernels write them."""
+        return result
 
     def wait(self) -> None:
         """Return when the last replay, and with it the copy before it, is done: the host's buffers may be written again."""

@@ -35,8 +35,7 @@ class CudaDecoder(Decoder):
         c, eps = self.config, self.config.rms_eps
         paged = fast.Paged.of(batch.ragged)
         cos, sin = self.rotary(batch.positions, max(batch.ragged.lengths))
-        cos, sin = cos.contiguous(), sin.contiguous()
-        x = self.embedding[batch.token_ids]
+        x = self.embedding.index_select(0, batch.token_ids)
         normed = fast.rms_norm(x, self.layers[0].attention_norm, eps)
         for at, layer in enumerate(self.layers):
             q = fast.write_qkv(
@@ -54,7 +53,8 @@ class CudaDecoder(Decoder):
             attended = self._look(at, q, cache, paged).flatten(1)
             if at == len(self.layers) - 1:
                 # From here on, rows that nobody samples from matter to nobody.
-                x, attended = x[batch.logits_rows], attended[batch.logits_rows]
+                rows = batch.logits_rows
+                x, attended = x.index_select(0, rows), attended.index_select(0, rows)
                 if not x.shape[0]:
                     break
             normed, x = fast.add_rms_norm(layer.out(attended), x, layer.feed_forward_norm, eps)

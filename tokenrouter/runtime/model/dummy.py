@@ -22,10 +22,13 @@ SPREAD = 3.0  # of the logits, so that they are neither flat nor certain
 class Dummy:
     """Random weights of a model's shape."""
 
-    def __init__(self, config: ModelConfig, seed: int) -> None:
+    def __init__(
+        self, config: ModelConfig, seed: int, device: torch.device | str = "cpu"
+    ) -> None:
         self.shapes = tensors(config)
         generator = torch.Generator().manual_seed(seed)
-        self.block = torch.randn(BLOCK, generator=generator)
+        # Drawn on the processor, so that they are equal on every machine, and repeated where they are wanted.
+        self.block = torch.randn(BLOCK, generator=generator).to(device)
 
     def names(self) -> set[str]:
         """Return the names of all tensors."""
@@ -35,7 +38,7 @@ class Dummy:
         """Return one tensor, float32."""
         shape = self.shapes[name]
         if name.endswith("norm.weight"):
-            return torch.ones(shape)
+            return torch.ones(shape, device=self.block.device)
         scale = shape[-1] ** -0.5
         if name in ("model.embed_tokens.weight", "lm_head.weight"):
             scale *= SPREAD

@@ -41,13 +41,14 @@ def load_head(path: Path) -> HeadFunction:
         raise HeadFileError(f"`{path}` is damaged or cut short") from error
 
     @cache
-    def computed(dtype: torch.dtype) -> HeadFunction:
-        weights = {name: tensor.to(dtype) for name, tensor in stored.items()}
+    def computed(dtype: torch.dtype, device: torch.device) -> HeadFunction:
+        weights = {name: tensor.to(device, dtype) for name, tensor in stored.items()}
         return _r2r(weights, dtype) if head.kind == "r2r" else _mlp(head, weights, dtype)
 
     def apply(inputs: HeadInputs) -> Tensor:
         assert inputs.hidden is not None
-        return computed(torch.promote_types(inputs.hidden.dtype, torch.float32))(inputs)
+        dtype = torch.promote_types(inputs.hidden.dtype, torch.float32)
+        return computed(dtype, inputs.hidden.device)(inputs)
 
     return apply
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from tokenrouter_kernels import native
@@ -13,7 +14,6 @@ from tokenrouter.models.config import ModelConfig, read_config
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.locate import Located, locate
 from tokenrouter.models.sharing import share
-from tokenrouter.plan import structs as plan_
 from tokenrouter.runtime.model.cuda import CudaDecoder
 from tokenrouter.runtime.model.decoder import Decoder, Layer
 from tokenrouter.runtime.model.dummy import Dummy
@@ -25,6 +25,9 @@ from tokenrouter.runtime.model.parallel import Group, Shard
 from tokenrouter.runtime.model.raw import RawLayer, RawLinear, Taken, raw_layer
 from tokenrouter.runtime.model.rope import RotaryTable
 from tokenrouter.runtime.model.weights import Gguf, Safetensors, Student, Weights
+
+if TYPE_CHECKING:
+    from tokenrouter.plan import structs as plan_
 
 DTYPES = {
     "float64": torch.float64,
@@ -88,7 +91,7 @@ def load(
         raise ModelError(
             f"`{located.path}`: `quantize int8` and `tensor_parallel` exclude each other"
         )
-    weights = weights_of(located, config)
+    weights = weights_of(located, config, device)
     if group is not None:
         weights, config = Shard(weights, group), share(config, group.size)
     return assemble(
@@ -102,7 +105,7 @@ def load(
     )
 
 
-def weights_of(located: Located, config: ModelConfig) -> Weights:
+def weights_of(located: Located, config: ModelConfig, device: torch.device = CPU) -> Weights:
     """Return the reader of a located model's weights."""
     match located.kind:
         case "gguf":
@@ -113,7 +116,7 @@ def weights_of(located: Located, config: ModelConfig) -> Weights:
         case "directory":
             return Safetensors(located.path)
         case "dummy":
-            return Dummy(config, located.seed)
+            return Dummy(config, located.seed, device)
 
 
 def assemble(

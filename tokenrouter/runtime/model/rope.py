@@ -36,7 +36,7 @@ class RotaryTable:
     def __call__(self, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Return cos and sin: positions [T], all below `longest` -> [T, D] each."""
         self.reach(longest)
-        cos, sin = self._table[positions].unbind(1)
+        cos, sin = self._table.index_select(0, positions).unbind(1)
         return cos, sin
 
     def reach(self, longest: int) -> None:

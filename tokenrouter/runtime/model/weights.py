@@ -1,4 +1,7 @@
-"""Where weights come from: one reader for each way of storing them, all under Hugging Face names."""
+"""Where weights come from: one reader for each way of storing them, all under Hugging Face names.
+
+The libraries of the formats are imported with the first file: a dummy needs none of them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,8 @@ import json
 from pathlib import Path
 from typing import Protocol
 
-import gguf
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tokenrouter.models.config import ModelConfig
@@ -42,6 +43,8 @@ class Safetensors:
 
     def get(self, name: str) -> Tensor:
         """Return one tensor."""
+        from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
         try:
             with safe_open(self._files[name], "pt") as file:
                 tensor = file.get_tensor(name)
@@ -53,6 +56,8 @@ class Safetensors:
 
 def _shards(path: Path) -> dict[str, Path]:
     """Return the file of each tensor."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
     index = path / "model.safetensors.index.json"
     if index.is_file():
         try:
@@ -100,6 +105,8 @@ class Gguf:
 
 def dequantised(path: Path, info: TensorInfo) -> Tensor:
     """Return a tensor of a GGUF file in float32."""
+    import gguf  # noqa: PLC0415
+
     try:
         kind = gguf.GGMLQuantizationType(info.type)
         block, size = gguf.GGML_QUANT_SIZES[kind]
