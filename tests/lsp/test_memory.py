@@ -1,11 +1,14 @@
 """What is remembered of a policy is what would be found again, wherever the text has moved."""
 
 import gc
+from concurrent.futures import Future
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lsprotocol.types import SetTraceParams, TraceValue
 
 from tokenrouter.compiler.analyse import complete
+from tokenrouter.lsp.answers import make
 from tokenrouter.lsp.book import Book, Document, uri_of
 from tokenrouter.lsp.memory import Memory
 from tokenrouter.lsp.problems import find
@@ -81,3 +84,14 @@ def test_a_declaration_that_changes_what_is_found_is_noticed():
     after = find(document(book, ["\n"] * 6, "1 in [0, 4]", "-1 in [-4, -1]"), memory)
 
     assert {d.code for d in after} - {d.code for d in before} == {"TR2303"}
+
+
+def test_a_sweep_drops_what_is_done_and_keeps_what_is_under_way():
+    server = make()
+    server.protocol._handle_notification("$/setTrace", SetTraceParams(TraceValue.Off))
+    waiting = server.protocol._request_futures["asked"] = Future()
+    assert len(server.protocol._request_futures) == 2  # pygls keeps that of the notification
+
+    server.sweep()
+
+    assert server.protocol._request_futures == {"asked": waiting}

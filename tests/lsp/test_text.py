@@ -6,6 +6,8 @@ import pytest
 from lsprotocol import types as t
 
 from tests.lsp.editor import edited
+from tokenrouter.compiler.analyse import analysed
+from tokenrouter.compiler.python_text import python_text
 from tokenrouter.dsl.layout import layout
 from tokenrouter.dsl.load import parse_text
 from tokenrouter.dsl.parse import parse
@@ -13,6 +15,7 @@ from tokenrouter.dsl.source import Source
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 GUARDED = (ROOT / "examples/guarded.route").read_text(encoding="utf-8")
 MESSY = """route 1
 
@@ -238,6 +241,26 @@ async def test_a_policy_is_written_as_python_that_means_the_same(client):
     assert change.text_document.uri == create.uri
     text = change.edits[0].new_text
     assert parse_text(text, "guarded.py").policies == parse_text(GUARDED).policies
+
+
+@pytest.mark.parametrize("name", ["guarded", "query_level", "r2r_momentum"])
+async def test_a_python_policy_is_written_as_route_that_means_the_same(client, name):
+    route = (EXAMPLES / f"{name}.route").read_text()
+    python = python_text(parse_text(route).only())
+    place = await client.editor.open(python, f"{name}_in_python.py")
+
+    found = await client.text_document_code_action_async(
+        t.CodeActionParams(
+            place.document, t.Range(t.Position(0, 0), t.Position(0, 0)), t.CodeActionContext([])
+        )
+    )
+
+    (action,) = [a for a in found if a.title == f"write `{name}` as .route"]
+    create, change = action.edit.document_changes
+    assert create.kind == "create" and create.uri.endswith(f"{name}_in_python.route")
+    assert str(analysed(parse_text(change.edits[0].new_text))[0]) == str(
+        analysed(parse_text(route))[0]
+    )
 
 
 async def test_a_policy_with_mistakes_is_not_written_as_python(client):

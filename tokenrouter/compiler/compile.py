@@ -101,7 +101,7 @@ def compile_resolved(
         tuning,
         provenance(resolved, auto),
         surface(policy, auto),
-        [_claim(auto, claim) for claim in auto.claims],
+        [claim_of(auto, claim) for claim in auto.claims],
         digests,
     )
     from tokenrouter.profile import io as profiles  # noqa: PLC0415
@@ -169,7 +169,8 @@ def surface(policy: hir.Policy, auto: Automaton) -> s.Surface:
     )
 
 
-def _claim(auto: Automaton, claim: ClaimDecl) -> s.Claim:
+def claim_of(auto: Automaton, claim: ClaimDecl) -> s.Claim:
+    """Return a claim as it is decided."""
     verdict = claims.decide(auto, claim)
     assert verdict.status != "refuted", "the pass `guarantees` lets no refuted claim through"
     return s.Claim(text=claim.text, status=verdict.status, evidence=verdict.evidence)

@@ -11,7 +11,7 @@ from lsprotocol import types as t
 
 from tokenrouter.compiler.python_text import python_text
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix
-from tokenrouter.dsl import ast
+from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.fixes import apply
 from tokenrouter.dsl.layout import layout
 from tokenrouter.dsl.load import examine
@@ -145,16 +145,26 @@ def _enforce(document: Document, low: int, high: int) -> Iterator[t.CodeAction]:
 
 
 def _respelt(document: Document, found: tuple[Diagnostic, ...]) -> Iterator[t.CodeAction]:
-    """Yield «write as Python» for each policy of a sound file; never over a file that is there."""
-    if document.python or any(d.severity == "error" for d in found):
+    """Yield «write as Python», or of Python «write as .route», for each policy of a sound file; never over a file that is there."""
+    if any(d.severity == "error" for d in found):
         return
     stem = os.path.splitext(document.path)[0]
+    ending, language = (".route", ".route") if document.python else (".py", "Python")
     policies = document.study.resolved.policies
     for policy in policies:
-        path = f"{stem}.py" if len(policies) == 1 else f"{stem}_{policy.name}.py"
-        if os.path.exists(path):
-            continue
-        yield _new_file(f"write `{policy.name}` as Python", path, python_text(policy))
+        path = stem + ("" if len(policies) == 1 else f"_{policy.name}") + ending
+        if not os.path.exists(path):
+            text = _other(document, policy)
+            yield _new_file(f"write `{policy.name}` as {language}", path, text)
+
+
+def _other(document: Document, policy: hir.Policy) -> str:
+    """Return a policy in the other spelling."""
+    if not document.python:
+        return python_text(policy)
+    from tokenrouter.compiler.respell import route_text  # noqa: PLC0415 takes long to import, and Python files are few
+
+    return route_text(document.study.resolved, policy)
 
 
 def _new_file(title: str, path: str, text: str) -> t.CodeAction:

@@ -72,8 +72,16 @@ class Server(LanguageServer):
             )
         self.text_document_publish_diagnostics(params)
         if self.changes >= SWEEP and not self.waiting:
-            self.changes = 0
-            gc.collect()  # tasks that were called off hold themselves; `trc lsp` leaves them to this
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Drop what changes leave behind."""
+        self.changes = 0
+        # pygls keeps the future of each notification that it handles itself, and so one a change, for ever.
+        kept = self.protocol._request_futures
+        for id_ in [id_ for id_, future in kept.items() if future.done()]:
+            kept.pop(id_, None)
+        gc.collect()  # tasks that were called off hold themselves; `trc lsp` leaves them to this
 
     def found(self, document: Document) -> tuple[Diagnostic, ...]:
         """Return what is found in a document as it is now."""
