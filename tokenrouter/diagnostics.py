@@ -133,6 +133,7 @@ CODES: dict[str, Code] = {
     "TR6004": Code("error", "an expression outside the subset of Python"),
     "TR6005": Code("error", "a step function of another form"),
     "TR6006": Code("error", "the wrong arguments of a declaration"),
+    "TR6007": Code("error", "names that are not imported"),
 }
 
 

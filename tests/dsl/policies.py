@@ -169,3 +169,26 @@ def scattered(draw: st.DrawFn) -> str:
     end = draw(st.sampled_from(["", "\n", " # end", "\n\n# end\n", "\r\n\t"]))
     bom = draw(st.sampled_from(["", "\ufeff"]))
     return bom + "".join(gap + token for gap, token in zip(gaps, tokens, strict=True)) + end
+
+
+# Two models that hand the request to and fro, and what is declared for them.
+HEAD = """route 1
+
+model small { use "s" }
+model large { use "l" }
+
+param tau: nats = 1 in [0, 4]
+
+"""
+PING_PONG = """policy NAME {
+  start small
+  at small {
+    when entropy > tau -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= tau -> commit then small
+    otherwise -> commit
+  }
+}
+"""

@@ -2,29 +2,11 @@
 
 import pytest
 
+from tests.dsl.policies import HEAD, PING_PONG
 from tokenrouter.compiler.analyse import complete
 from tokenrouter.dsl.load import examine
 
-HEAD = """route 1
-
-model small { use "s" }
-model large { use "l" }
-param tau: nats = 1 in [0, 4]
-
-"""
-POLICY = """policy NAME {
-  start small
-  at small {
-    when entropy > tau -> retry large
-    otherwise -> commit
-  }
-  at large {
-    when entropy <= tau -> commit then small
-    otherwise -> commit
-  }
-}
-test "t" for NAME { at small given entropy = 3 -> retry large }
-"""
+POLICY = PING_PONG + 'test "t" for NAME { at small given entropy = 3 -> retry large }\n'
 # By name: what is replaced by what in a policy, the code, the text that is pointed at, and a part of the help.
 IN_A_POLICY = {
     "if": ("when entropy > tau", "if entropy > tau", "TR0213", "if", "`when`"),

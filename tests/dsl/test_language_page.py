@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tokenrouter.diagnostics import CODES
 from tokenrouter.dsl.load import examine
 from tools import language_docs
 
@@ -24,6 +25,23 @@ def test_the_lists_are_made_from_the_code():
 
     assert language_docs.written(text) == text
     assert "| `entropy` | nats |" in text and "| [TR2201](diagnostics/TR2201.md) |" in text
+
+
+def test_what_the_compiler_finds_has_codes_and_tests_that_hold_them():
+    root = language_docs.PAGE.parents[1]
+    text = language_docs.PAGE.read_text(encoding="utf-8").partition("| what | codes | tests |\n")[2]
+    rows = [line.split("|")[1:-1] for line in text.partition("\n\n")[0].splitlines()[1:]]
+
+    assert len(rows) == 14
+    for what, codes, files in rows:
+        tested = "".join(
+            (root / name).read_text(encoding="utf-8")
+            for name in re.findall(r"`(tests/\S+)`", files)
+        )
+        wanted = re.findall(r"\[(TR\d+)\]", codes) or ["could stop for ever", "can stop for ever"]
+        assert tested, what
+        assert any(code in tested for code in wanted) or "test_pages.py" in files, what
+        assert set(re.findall(r"TR\d+", codes)) <= set(CODES), what
 
 
 @pytest.mark.parametrize(("block", "kind"), BLOCKS)

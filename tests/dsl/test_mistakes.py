@@ -2,29 +2,11 @@
 
 import pytest
 
+from tests.dsl.policies import HEAD, PING_PONG
 from tokenrouter.commands.check import everything
 from tokenrouter.dsl.load import check_source
 
-HEAD = """route 1
-
-model small { use "s" }
-model large { use "l" }
-
-param tau: nats = 1 in [0, 4]
-
-"""
-PING = """policy p {
-  start small
-  at small {
-    when entropy > tau -> retry large
-    otherwise -> commit
-  }
-  at large {
-    when entropy <= tau -> commit then small
-    otherwise -> commit
-  }
-}
-"""
+PING = PING_PONG.replace("NAME", "p")
 
 
 def found(text):

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from tests.factories import EOS, save_model
@@ -81,3 +82,40 @@ def test_every_code_of_models_has_its_example_run():
     from tokenrouter.diagnostics import CODES
 
     assert {code for code in CODES if code.startswith("TR41")} == set(ODD)
+
+
+def padded(path):
+    """Give a model more rows than its tokenizer has ids."""
+    weights = load_file(path / "model.safetensors")
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    config["vocab_size"] += 8
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = torch.cat([weights[name], torch.zeros(8, weights[name].shape[1])])
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def same_template(path):
+    """Write the chat template in a file of its own."""
+    file = path / "tokenizer_config.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    (path / "chat_template.jinja").write_text(raw.pop("chat_template"), encoding="utf-8")
+    file.write_text(json.dumps(raw), encoding="utf-8")
+
+
+# By code: a second model that comes just short of what the code tells of.
+NEARLY = {
+    "TR4101": ({}, padded),  # other rows, the same ids
+    "TR4102": ({"eos": (EOS, EOS)}, None),  # the same end, told twice
+    "TR4103": ({}, same_template),
+    "TR4104": ({}, lambda path: None),  # exactly one row an id
+    "TR4105": ({}, None),
+}
+
+
+@pytest.mark.parametrize("code", ODD)
+def test_models_that_nearly_differ_are_not_told_of(code, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(ODD, code, NEARLY[code])
+    text = examples(page(code)).bad.replace("tensor_parallel 4", "tensor_parallel 2")
+
+    assert told(text, code, tmp_path, capsys, odd=True)[1] == []

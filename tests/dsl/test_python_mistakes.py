@@ -4,6 +4,7 @@ from itertools import combinations
 
 import pytest
 
+from tokenrouter.dsl.fixes import apply
 from tokenrouter.dsl.load import examine
 
 SOUND = """from tokenrouter.lang import at, borrow, case, commit, mix, model, param, policy, retry, stop, test, var
@@ -153,3 +154,49 @@ def test_an_expression_without_end_is_one_diagnostic(deep):
     text = SOUND.replace("step.entropy > tau and", f"{deep} > 1 and", 1)
 
     assert [code for code, _, _ in told(text)] == ["TR0215"]
+
+
+IMPORT = SOUND.splitlines()[0]
+IMPORTS = {  # an import -> the names that are told to be missing
+    "whole": (IMPORT, []),
+    "one missing": (IMPORT.replace(", retry", ""), ["retry"]),
+    "several missing": (IMPORT.replace(" at,", "").replace(", var", ""), ["at", "var"]),
+    "a star": ("from tokenrouter.lang import *", []),
+    "two imports": (f"{IMPORT.replace(', var', '')}\nfrom tokenrouter.lang import var", []),
+    "under another name": (IMPORT.replace("retry", "retry as again"), ["retry"]),
+    "in brackets": (IMPORT.replace("import ", "import (\n    ").replace(", var", ",\n)"), ["var"]),
+    "none": ("", sorted({*IMPORT.partition("import ")[2].split(", ")} - {"stop"})),
+}
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_names_that_are_not_imported_are_one_diagnostic_whose_fix_brings_them_in(name):
+    written, missing = IMPORTS[name]
+    text = SOUND.replace(IMPORT, written)
+
+    found = examine(text, "p.py").diagnostics
+
+    assert [d.code for d in found] == ["TR6007"] * bool(missing)
+    for problem in found:
+        assert sorted(problem.message.split("`")[1:-2:2]) == missing
+        places = [problem.span, *(label.span for label in problem.labels)]
+        assert sorted(text[span.start : span.end] for span in places) == missing
+        mended, _ = apply(text, "p.py", [problem])
+        assert examine(mended, "p.py").diagnostics == ()
+
+
+def test_a_name_that_a_file_binds_itself_is_its_own():
+    text = SOUND.replace("large", "max_over")  # as the model is called here
+
+    assert examine(text, "p.py").diagnostics == ()
+
+
+def test_a_name_that_the_module_does_not_have_is_told_where_it_is_imported():
+    text = SOUND.replace("import at", "import att as at")
+
+    [problem] = examine(text, "p.py").diagnostics
+
+    assert (problem.code, problem.help) == ("TR6003", "did you mean `at`?")
+    assert text[problem.span.start : problem.span.end] == "att as at"
+    mended, _ = apply(text, "p.py", [problem], unsafe=True)
+    assert examine(mended, "p.py").diagnostics == ()

@@ -96,8 +96,13 @@ def test_another_hidden_state_is_told_of_with_both_widths(policy):
 
 def test_more_logits_than_the_vocabulary_has_are_told_of(policy):
     path = policy(R2R)
-    save_head(path.parent / "h.safetensors", "r2r", top=999)
+    save_head(path.parent / "h.safetensors", "r2r")
+    size = tokenrouter.compile(path).tokenizer.size
 
+    save_head(path.parent / "h.safetensors", "r2r", top=size)
+    tokenrouter.compile(path)  # as many as there are
+
+    save_head(path.parent / "h.safetensors", "r2r", top=size + 1)
     assert compiled(path).code == "TR4205"
 
 

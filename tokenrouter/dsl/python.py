@@ -1,7 +1,7 @@
 """Restricted Python -> the same syntax tree as a `.route` file. The file is parsed with `ast`, never imported or executed.
 
 Needs: a source whose name ends in `.py`. Gives: a tree; every construct outside the subset is told, and costs its own
-statement. Reports: TR6001 ... TR6006.
+statement. Reports: TR6001 ... TR6007.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import io
 import tokenize
 from collections.abc import Callable
 
-from tokenrouter.diagnostics import CODES, Diagnostic
+from tokenrouter.diagnostics import CODES, Diagnostic, Span
 from tokenrouter.dsl import ast
 from tokenrouter.dsl.expr import DEEPEST
 from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.python_expr import Outside
+from tokenrouter.dsl.python_imports import MODULE, missing, unknown
 from tokenrouter.dsl.python_rules import PythonRules, is_docstring
 from tokenrouter.dsl.source import Source
 
-MODULE = "tokenrouter.lang"
 DECLARATIONS = ("model", "param", "var", "head", "test")
 
 
@@ -40,6 +40,7 @@ def parse_python(source: Source) -> Tree:
         return _nothing(source, tokens, Diagnostic("TR0215", "error", message, place, help=help))
     reader = _Module(source)
     items = tuple(item for statement in module.body for item in reader.statement(statement))
+    reader.problems += missing(module, reader.place, lambda at: source.span(at, at))
     header = ast.Header(0, 0, ast.Tok(0, 0, "NUMBER", "1"))
     file = ast.File(0, len(source.text), header, items)
     problems = tuple(sorted(reader.problems, key=lambda d: d.span.start))
@@ -126,6 +127,10 @@ class _Module(PythonRules):
         super().__init__(source)
         self.lost_names: set[str] = set()
 
+    def place(self, node: py.expr | py.stmt | py.alias) -> Span:
+        """Return the place of a node."""
+        return self.source.span(*self.range(node))
+
     def statement(self, node: py.stmt) -> list[ast.Item]:
         """Return the declarations that a statement makes; a mistake in it is told and costs no other."""
         try:
@@ -144,6 +149,7 @@ class _Module(PythonRules):
     def _statement(self, node: py.stmt) -> list[ast.Item]:
         match node:
             case py.ImportFrom(module=module) if module == MODULE:
+                self.problems += unknown(node, self.place)
                 return []
             case py.Import() | py.ImportFrom():
                 raise self.wrong(

@@ -55,7 +55,7 @@ class PythonExpressions:
             self._bytes[line] = ends
         return start + bisect_right(self._bytes[line], column - 1) if column else start
 
-    def range(self, node: py.expr | py.stmt | py.keyword) -> tuple[int, int]:
+    def range(self, node: py.expr | py.stmt | py.keyword | py.alias) -> tuple[int, int]:
         """Return the range of a node."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(

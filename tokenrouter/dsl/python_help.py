@@ -37,7 +37,7 @@ DECLARE = {
 def in_python(diagnostic: Diagnostic, *, keep_fix: bool = False) -> Diagnostic:
     """Return a diagnostic of a Python file without what only fits the other spelling.
 
-    Fixes of the front end are texts of the other spelling; those of the passes fit both.
+    Fixes of the front end are texts of the other spelling, but for those of Python alone; those of the passes fit both.
     """
     code, help_ = diagnostic.code, diagnostic.help
     if code in NAMES:
@@ -46,4 +46,5 @@ def in_python(diagnostic: Diagnostic, *, keep_fix: bool = False) -> Diagnostic:
         return replace(diagnostic, help=help_)
     if help_ and code in HELP:
         help_ = HELP[code]
+    keep_fix = keep_fix or code.startswith("TR6")
     return replace(diagnostic, help=help_, fix=diagnostic.fix if keep_fix else None)

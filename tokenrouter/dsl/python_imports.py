@@ -1,0 +1,121 @@
+"""The imports of a Python policy: only `tokenrouter.lang`, and from it every name that the file uses.
+
+The file is never executed, so a missing name would change nothing here; but an editor would flag it, and nobody else could
+read the file as the Python that it is.
+
+Reports: TR6003 an import of something else, TR6007 names that are not imported.
+"""
+
+from __future__ import annotations
+
+import ast as py
+from collections.abc import Callable
+
+from tokenrouter import lang
+from tokenrouter.diagnostics import CODES, Diagnostic, Edit, Fix, Label, Span
+from tokenrouter.dsl.nearest import did_you_mean, nearest
+
+MODULE = "tokenrouter.lang"
+Place = Callable[[py.expr | py.stmt | py.alias], Span]  # where a node stands
+At = Callable[[int], Span]  # the empty place before an offset
+
+
+def unknown(node: py.ImportFrom, place: Place) -> list[Diagnostic]:
+    """Return what is wrong with one import from `tokenrouter.lang`."""
+    return [
+        _no_such(alias, place(alias))
+        for alias in node.names
+        if alias.name != "*" and alias.name not in lang.__all__
+    ]
+
+
+def missing(module: py.Module, place: Place, at: At) -> list[Diagnostic]:
+    """Return the one diagnostic for names of the language that are used and not imported."""
+    imports = [
+        node for node in module.body if isinstance(node, py.ImportFrom) and node.module == MODULE
+    ]
+    aliases = [alias for node in imports for alias in node.names]
+    bound = {alias.asname or alias.name for alias in aliases} | _bound(module)
+    if "*" in bound:
+        return []
+    used = [
+        node
+        for node in py.walk(module)
+        if isinstance(node, py.Name) and node.id in lang.__all__ and node.id not in bound
+    ]
+    if not used:
+        return []
+    used.sort(key=lambda node: (node.lineno, node.col_offset))
+    first: dict[str, py.Name] = {}
+    for node in used:
+        first.setdefault(node.id, node)
+    return [
+        _missing(
+            list(first),
+            [place(node) for node in first.values()],
+            _edit(module, place, at, list(first)),
+        )
+    ]
+
+
+def _bound(module: py.Module) -> set[str]:
+    """Return the names that a file gives a meaning of its own."""
+    own: set[str] = set()
+    for node in py.walk(module):
+        match node:
+            case py.Name(ctx=py.Store()):
+                own.add(node.id)
+            case py.FunctionDef() | py.ClassDef():
+                own.add(node.name)
+            case py.arg():
+                own.add(node.arg)
+            case _:
+                pass
+    return own
+
+
+def _edit(module: py.Module, place: Place, at: At, names: list[str]) -> Edit:
+    """Return what brings names in: more of the last import, or one before the first statement that is no text."""
+    for node in reversed(module.body):
+        if isinstance(node, py.ImportFrom) and node.module == MODULE:
+            return Edit(at(place(node.names[-1]).end), "".join(f", {name}" for name in names))
+    code = [node for node in module.body if not isinstance(node, py.Expr)]
+    first = code[0] if code else module.body[0]
+    if isinstance(first, (py.ClassDef, py.FunctionDef)) and first.decorator_list:
+        start = place(first.decorator_list[0]).start - 1  # its `@`
+    else:
+        start = place(first).start
+    return Edit(at(start), f"from {MODULE} import {', '.join(names)}\n\n")
+
+
+def _no_such(alias: py.alias, span: Span) -> Diagnostic:
+    """TR6003."""
+    near = nearest(alias.name, lang.__all__)
+    text = near if near is None or alias.asname is None else f"{near} as {alias.asname}"
+    fix = None if text is None else Fix(f"write `{near}`", (Edit(span, text),), safe=False)
+    return Diagnostic(
+        "TR6003",
+        CODES["TR6003"].severity,
+        f"there is no `{alias.name}` in `{MODULE}`",
+        span,
+        help=did_you_mean(alias.name, lang.__all__),
+        fix=fix,
+    )
+
+
+def _missing(names: list[str], spans: list[Span], edit: Edit) -> Diagnostic:
+    """TR6007."""
+    quoted = [f"`{name}`" for name in names]
+    told = " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+    return Diagnostic(
+        "TR6007",
+        CODES["TR6007"].severity,
+        f"{told} {'is' if len(names) == 1 else 'are'} not imported from `{MODULE}`",
+        spans[0],
+        tuple(
+            Label(span, f"`{name}` is first used here")
+            for name, span in zip(names[1:], spans[1:], strict=True)
+        ),
+        help=f"write `from {MODULE} import ...` with every name that the file uses",
+        fix=Fix("import what is used", (edit,), safe=True),
+    )
