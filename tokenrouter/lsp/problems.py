@@ -8,10 +8,10 @@ from pathlib import Path
 
 from lsprotocol import types as t
 
+from tokenrouter import lang
 from tokenrouter.compiler.analyse import complete
 from tokenrouter.diagnostics import Diagnostic, Span
 from tokenrouter.dsl import ast
-from tokenrouter.dsl.python import MODULE
 from tokenrouter.lsp.book import Book, Document, uri_of
 from tokenrouter.lsp.memory import Memory
 
@@ -28,7 +28,7 @@ def find(document: Document, memory: Memory, *, heads: bool = True) -> tuple[Dia
 
     Without `heads` no file of a head is opened.
     """
-    if document.python and MODULE not in document.text:
+    if document.python and lang.__name__ not in document.text:
         return ()
     look = partial(memory.analyse, document)
     return complete(document.study.resolved, look, heads=heads).diagnostics
