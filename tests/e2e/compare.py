@@ -49,6 +49,7 @@ WISHES: tuple[dict[str, Any], ...] = (
     {"grammar": grammar.of_lark(LARK), "temperature": 1.2, "min_p": 0.01},
     {"grammar": grammar.of_regex(REGEX), "presence_penalty": 2.0, "logit_bias": {80: 50.0}},
     {"grammar": grammar.of_regex("[a-e ]{2,30}"), "temperature": 1.0},
+    {"ignore_eos": True, "stop_ids": [71], "logit_bias": {EOS: 5.0, 71: 3.0}, "temperature": 1.0},
     {},
     {"repetition_penalty": 0.8, "frequency_penalty": -0.3, "presence_penalty": 0.4, "top_k": 30,
      "temperature": 1.0},
@@ -73,12 +74,12 @@ def requests(
         if wishes and at % 3:
             wish = wishing.choice(WISHES)
             shape = wish if "grammar" in wish else {**shape, **wish}
-        sampling = Sampling(
-            seed=rng.choice((at, 2**63 + at, rng.getrandbits(64))),
-            max_tokens=rng.randint(most // 2, most) if at % 5 else rng.randint(1, 4),
-            stop_ids=[] if at % 4 else [rng.randrange(EOS, 300)],
-            **shape,
-        )
+        given: dict[str, Any] = {
+            "seed": rng.choice((at, 2**63 + at, rng.getrandbits(64))),
+            "max_tokens": rng.randint(most // 2, most) if at % 5 else rng.randint(1, 4),
+            "stop_ids": [] if at % 4 else [rng.randrange(EOS, 300)],
+        }
+        sampling = Sampling(**{**given, **shape})
         # Some share a beginning, which the prefix cache may find.
         shared = asked[at - 1][:-1] if at % 3 == 2 else []
         made.append(Request((shared + prompt)[:longest], sampling))

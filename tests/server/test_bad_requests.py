@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.factories import vocabulary_size
+
 JSON = {"content-type": "application/json"}
 
 
@@ -48,6 +50,8 @@ def test_a_body_that_is_no_request(server, path, body):
         '"top_p": 1e400',
         '"temperature": -0.1',
         '"top_p": 0',
+        '"top_p": -0.1',
+        '"top_k": -2',
         '"n": 1000000',
         '"logprobs": 21',
         '"logit_bias": {"191222": -100}',
@@ -107,6 +111,9 @@ def test_a_field_that_cannot_be_served(server, fields):
         {"temperature": 1, "top_p": 0.9999999},
         {"temperature": 1, "top_k": 10**9},
         {"temperature": 1, "top_k": 1},
+        {"temperature": 1, "top_k": vocabulary_size()},
+        {"temperature": 1, "top_k": vocabulary_size() + 1},
+        {"temperature": 1, "top_p": 1},
         {"temperature": 1, "min_p": 1},
         {"seed": 2**64 - 1, "temperature": 1},
         {"seed": -1, "temperature": 1},

@@ -125,3 +125,13 @@ def test_every_status_is_documented():
     told = {line.split("|")[1].split("`")[0].strip() for line in lines if line.startswith("| ")}
 
     assert told - {"status"} == set(REFUSALS)
+
+
+def test_every_test_that_the_list_of_broken_requests_names_is_there():
+    root = Path(__file__).parents[2]
+    text = (root / "docs/testing.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text)
+
+    assert len(named) >= 15
+    for file, test in named:
+        assert f"def {test}(" in (root / "tests/server" / file).read_text(encoding="utf-8"), test
