@@ -180,7 +180,7 @@ IN_PYTHON = {
     "import": ("small = model", "import os\nsmall = model", "TR6003", "import os", "never executed"),
     "call": ("        return commit()\n\n", "        print(1)\n        return commit()\n\n", "TR6005", "print(1)", "`var`"),
     "while": ("        return commit()\n\n", "        while 1: pass\n        return commit()\n\n", "TR6005", "while 1: pass", "`var`"),
-    "one line if": ("return retry(large)", "return retry(large) if 1 else stop()", "TR6004", "retry(large) if 1 else stop()", "`retry`"),
+    "one line if": ("return retry(large)", "return retry(large) if 1 else commit()", "TR6004", "retry(large) if 1 else commit()", "`retry`"),
     "not called": ("return retry(large)", "return retry", "TR6004", "retry", "retry(MODEL)"),
     "quoted model": ("retry(large)", 'retry("large")', "TR6004", '"large"', "without quotes"),
     "computed": ('model("s")', 'model(f"{1}")', "TR6004", 'f"{1}"', "never executed"),
