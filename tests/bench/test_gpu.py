@@ -1,6 +1,8 @@
 """The pieces of benchmarks/gpu.py that need no GPU, and the ones that do, over small shapes and in the interpreter."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -173,6 +175,38 @@ def test_bytes_of_the_published_shapes_and_what_fits():
     assert gpu_steps.shapes(139 << 30, 64) == ["qwen3-0.6b", "qwen3-32b"]
     assert gpu_steps.shapes(48 << 30, 64) == ["qwen3-0.6b", "qwen3-8b"]
     assert gpu_steps.shapes(8 << 30, 64) == ["qwen3-0.6b"]
+
+
+BARE = """
+import sys
+class Missing:
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in {blocked}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+sys.path[:0] = [{benchmarks!r}, {root!r}, {kernels!r}]
+import gpu_cases, gpu_clock, gpu_figures, gpu_routed, gpu_steps
+print("imported")
+"""
+
+
+def test_all_but_the_pair_needs_torch_and_triton_alone():
+    from gpu_routed import NEEDED
+
+    root = BENCHMARKS.parent
+    blocked = [name for name in NEEDED if name not in ("numpy", "networkx", "jinja2")]
+    program = BARE.format(
+        blocked=blocked,
+        benchmarks=str(BENCHMARKS),
+        root=str(root),
+        kernels=str(root / "kernels"),
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout == "imported\n", done.stderr[-500:]
 
 
 def test_speeds_are_medians_by_side_and_clients():

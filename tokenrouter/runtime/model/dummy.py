@@ -22,9 +22,7 @@ SPREAD = 3.0  # of the logits, so that they are neither flat nor certain
 class Dummy:
     """Random weights of a model's shape."""
 
-    def __init__(
-        self, config: ModelConfig, seed: int, device: torch.device | str = "cpu"
-    ) -> None:
+    def __init__(self, config: ModelConfig, seed: int, device: torch.device | str = "cpu") -> None:
         self.shapes = tensors(config)
         generator = torch.Generator().manual_seed(seed)
         # Drawn on the processor, so that they are equal on every machine, and repeated where they are wanted.
