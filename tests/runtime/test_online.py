@@ -297,7 +297,9 @@ def test_other_modes_never_solve(mode):
 
 
 def test_numbers_that_have_no_table_leave_the_windows_as_they_are(caplog):
-    apart = [tally(model, there=0.0, ended=0) for model in range(2)]  # nobody ever comes to the second
+    apart = [
+        tally(model, there=0.0, ended=0) for model in range(2)
+    ]  # nobody ever comes to the second
 
     tables, status = adapted(coin(max_active=3), apart)
 

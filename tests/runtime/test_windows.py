@@ -177,16 +177,37 @@ def test_the_clock_alone_goes_on_with_a_window_that_nothing_can_fill():
     plan = with_windows(9, 9, max_wait_ms=20.0)
     engine = Engine(plan, models=toys(plan))
     requests = submit(engine, 1)
+
+    lonely(engine)
+
+    check_all(engine, plan, requests)
+    assert launches(engine, "max_wait") > 0
+
+
+def lonely(engine):
+    """Run requests whose gates hear of many others and of no end to the waiting, so that only the clock opens them."""
     while engine.book.entries:
-        engine.subservers[0].gate.n_active = engine.subservers[1].gate.n_active = 99
+        for subserver in engine.subservers:
+            subserver.gate.n_active = 99
         for queue in engine.queues.channels.values():
             kept = [entry for entry in queue if b"Flush" not in entry[1]]
             queue.clear()
             queue.extend(kept)
         assert engine.step()
 
-    check_all(engine, plan, requests)
-    assert launches(engine, "max_wait") > 0
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_several_gates_the_one_whose_time_has_come_opens(seed):
+    plan = with_windows(9, 9, max_wait_ms=40.0)
+    engine = Engine(plan, models=toys(plan))
+    submit(engine, 3, seed)
+
+    lonely(engine)
+
+    for model in range(2):
+        delays = tally(engine, model).delays
+        assert sum(delays) > 5
+        assert sum(delays[6:]) == 0  # beyond 50 ms
 
 
 @pytest.mark.parametrize("make", [coin, ping_pong], ids=["coin", "ping_pong"])
@@ -195,13 +216,8 @@ def test_each_arrival_at_a_gate_begins_a_wait_of_its_own(make):
     plan = with_windows(9, 9, max_wait_ms=20.0, make=make)
     engine = Engine(plan, models=toys(plan))
     submit(engine, 1)
-    while engine.book.entries:
-        engine.subservers[0].gate.n_active = engine.subservers[1].gate.n_active = 99
-        for queue in engine.queues.channels.values():
-            kept = [entry for entry in queue if b"Flush" not in entry[1]]
-            queue.clear()
-            queue.extend(kept)
-        assert engine.step()
+
+    lonely(engine)
 
     for model in range(2):
         seen = tally(engine, model)
@@ -266,6 +282,7 @@ def test_off_launches_whatever_waits():
     engine.run()
 
     assert launches(engine, "nothing_else") == launches(engine, "max_wait") == 0
+    assert engine.adapter.status.table == [[1] * 16] * 2
 
 
 @pytest.mark.parametrize("seed", range(3))
