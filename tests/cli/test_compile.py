@@ -161,12 +161,30 @@ def test_a_directory_without_config_or_weights_is_told(bench, capsys):
         assert ("config.json" if name == "hollow" else "no weights") in err
 
 
-@pytest.mark.parametrize("wish", ["quantize int8"])
-def test_what_the_runtime_cannot_do_yet_is_refused_before_a_plan_is_written(bench, wish, capsys):
-    policy = write(bench, "wish", bench.text(example("always_small")).replace("cost 1", wish))
+def test_int8_weights_stand_in_the_plan(bench, tmp_path):
+    text = bench.text(example("always_small")).replace("cost 1", "quantize int8")
+
+    assert trc("compile", write(bench, "int8", text), "-o", tmp_path / "plan.json") == 0
+    assert [model.quantize for model in read(tmp_path / "plan.json").models] == ["int8"]
+
+
+def test_int8_weights_that_ranks_would_share_are_refused_before_a_plan_is_written(bench, capsys):
+    text = bench.text(example("always_small"))
+    policy = write(bench, "both", text.replace("cost 1", "quantize int8 tensor_parallel 2"))
 
     assert trc("compile", policy) == 1
-    assert f"`{wish}` is not supported yet" in capsys.readouterr().err
+    assert "`quantize int8` is not possible: its ranks would" in capsys.readouterr().err
+
+
+def test_int8_weights_of_a_model_that_transformers_runs_are_refused(bench, capsys):
+    path = save_model(bench.root / "foreign", family="llama")
+    config = path / "config.json"
+    config.write_text(config.read_text().replace('"silu"', '"gelu"'))
+    text = 'route 1\nmodel small { use "foreign" quantize int8 }\npolicy p { start small at small { otherwise -> commit } }\n'
+
+    err = compile_error(bench, text, capsys)
+
+    assert "`quantize int8` is not possible: `llama` runs through transformers" in err
 
 
 def test_ranks_that_share_a_model_stand_in_the_plan(bench, tmp_path):

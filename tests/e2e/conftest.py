@@ -40,9 +40,9 @@ def float64(bench):
 
     def models(wanted: list[Model]):
         for model in wanted:
-            if model.use not in loaded:
-                (loaded[model.use],) = load([model], bench.root, torch.float64)
-        return [loaded[model.use] for model in wanted]
+            if (model.use, model.quantize) not in loaded:
+                (loaded[model.use, model.quantize],) = load([model], bench.root, torch.float64)
+        return [loaded[model.use, model.quantize] for model in wanted]
 
     return models
 
@@ -53,7 +53,7 @@ def decoders(bench):
     loaded = {}
 
     def models(wanted: list[Model], dtype: str = "float64", *, deterministic: bool = False):
-        keys = [(model.use, dtype, deterministic) for model in wanted]
+        keys = [(model.use, model.quantize, dtype, deterministic) for model in wanted]
         for model, key in zip(wanted, keys, strict=True):
             if key not in loaded:
                 loaded[key] = load_model(

@@ -31,12 +31,20 @@ class HeadError(TokenRouterError):
 
 def gather(auto: Automaton, base: Path) -> list[Facts]:
     """Return the facts of every model, in order; relative paths start at `base`. Raises ModelError."""
-    for decl in auto.models:
-        if decl.quantize != "none":  # better told here than when the plan is served
+    facts = [_facts(decl.name, decl.use, base) for decl in auto.models]
+    for decl, fact in zip(auto.models, facts, strict=True):
+        if decl.quantize == "none":
+            continue
+        why = None  # better told here than when the plan is served
+        if not fact.config.is_own:
+            why = f"`{fact.config.family}` runs through transformers"
+        elif decl.tensor_parallel > 1:
+            why = "its ranks would round parts of a weight"
+        if why is not None:
             raise ModelError(
-                f"model `{decl.name}`: `quantize {decl.quantize}` is not supported yet; leave it out"
+                f"model `{decl.name}`: `quantize {decl.quantize}` is not possible: {why}; leave it out"
             )
-    return [_facts(decl.name, decl.use, base) for decl in auto.models]
+    return facts
 
 
 def _facts(name: str, use: str, base: Path) -> Facts:

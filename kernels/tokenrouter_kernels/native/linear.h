@@ -18,6 +18,7 @@ namespace tokenrouter {
 
 constexpr int PANEL = 32;  // outputs
 constexpr int ROWS = 6;    // of x at a time: 6 rows by 4 vectors of sums fill the registers
+constexpr int AHEAD = 2048; // bytes of a panel to ask for: the processor itself stops at the end of a page
 constexpr int BLOCK = 240; // rows whose x stays near while the weights go by
 
 inline long filled(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
@@ -108,6 +109,8 @@ inline void products_bf16(const Linear &by, const Rows &x, long row, long panel,
   for (long at = 0; at < k / 2; at++) {
     __m512bh weight[2 * P];
     for (int p = 0; p < P; p++) {
+      _mm_prefetch(w + p * size + at * 128 + AHEAD, _MM_HINT_T0);
+      _mm_prefetch(w + p * size + at * 128 + AHEAD + 64, _MM_HINT_T0);
       weight[2 * p] = (__m512bh)_mm512_loadu_si512(w + p * size + at * 128);
       weight[2 * p + 1] = (__m512bh)_mm512_loadu_si512(w + p * size + at * 128 + 64);
     }
@@ -128,6 +131,8 @@ inline void products_int8(const Linear &by, const Rows &x, long row, long panel,
   for (long at = 0; at < k / 4; at++) {
     __m512i weight[2 * P];
     for (int p = 0; p < P; p++) {
+      _mm_prefetch(w + p * size + at * 128 + AHEAD, _MM_HINT_T0);
+      _mm_prefetch(w + p * size + at * 128 + AHEAD + 64, _MM_HINT_T0);
       weight[2 * p] = _mm512_loadu_si512(w + p * size + at * 128);
       weight[2 * p + 1] = _mm512_loadu_si512(w + p * size + at * 128 + 64);
     }

@@ -57,18 +57,31 @@ class Remembered:
 
 def load(models: Sequence[Model], base: Path, dtype: torch.dtype) -> list[Logits]:
     """Return the models of a plan in `dtype`, whatever the plan says of it; those of one `use` are one."""
-    loaded: dict[str, Remembered] = {}
+    loaded: dict[tuple[str, bool], Remembered] = {}
 
-    def model(use: str) -> Remembered:
-        if use not in loaded:
+    def model(use: str, int8: bool = False) -> Remembered:
+        if (use, int8) not in loaded:
             if use == "demo:small":
                 made = _student(model("demo:large").model)
             else:
                 made = _saved(teacher_path() if use == "demo:large" else base / use)
-            loaded[use] = Remembered(made.to(dtype))
-        return loaded[use]
+            if int8:
+                _round(made)
+            loaded[use, int8] = Remembered(made.to(dtype))
+        return loaded[use, int8]
 
-    return [model(declared.use) for declared in models]
+    return [model(declared.use, declared.quantize == "int8") for declared in models]
+
+
+def _round(model: Any) -> None:
+    """Let every linear layer's weight be what its int8 form stands for: 255 steps by output, the largest at an end."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            weight = module.weight.detach().float().numpy()
+            step = np.abs(weight).max(axis=1, keepdims=True) / np.float32(127)
+            step[step == 0] = 1
+            # A weight of its own: the head may be the embedding, which stays as it is.
+            module.weight = torch.nn.Parameter(torch.from_numpy(np.rint(weight / step) * step))
 
 
 def _saved(path: Path) -> Any:

@@ -1,0 +1,39 @@
+"""transformers' `generate`, all requests as one batch."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+from transformers import AutoModelForCausalLM
+from worker import serve
+
+
+def main() -> None:
+    """Load and serve."""
+    model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16)
+
+    def generate(ids: torch.Tensor, tokens: int) -> float:
+        begun = time.perf_counter()
+        with torch.inference_mode():
+            out = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                min_new_tokens=tokens,
+                max_new_tokens=tokens,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        assert out.shape[1] == ids.shape[1] + tokens
+        return time.perf_counter() - begun
+
+    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float]:
+        ids = torch.tensor(prompts)
+        first = generate(ids, 1)
+        return first, generate(ids, tokens) - first
+
+    serve(run)
+
+
+main()

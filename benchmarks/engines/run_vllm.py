@@ -1,0 +1,38 @@
+"""vLLM's CPU build, its offline engine."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from vllm import LLM, SamplingParams
+from worker import serve
+
+
+def main() -> None:
+    """Load and serve."""
+    engine = LLM(
+        model=sys.argv[1],
+        dtype="bfloat16",
+        max_model_len=2048,
+        max_num_seqs=16,
+        enable_prefix_caching=False,
+        disable_log_stats=True,
+    )
+
+    def generate(prompts: list[list[int]], tokens: int) -> float:
+        sampling = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
+        begun = time.perf_counter()
+        out = engine.generate([{"prompt_token_ids": p} for p in prompts], sampling, use_tqdm=False)
+        assert all(len(each.outputs[0].token_ids) == tokens for each in out)
+        return time.perf_counter() - begun
+
+    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float]:
+        first = generate(prompts, 1)
+        return first, generate(prompts, tokens) - first
+
+    serve(run)
+
+
+if __name__ == "__main__":
+    main()
