@@ -34,9 +34,9 @@ PART_POSITIONS = 512  # of the context, by one program of the split kernel; a mu
 
 def decode_tile(dtype: torch.dtype, width: int) -> Tile:
     """Return the tile of the split kernel."""
-    if dtype == torch.float32 or width > 128:
+    if dtype == torch.float32:
         return Tile(16, 16, 8, 2)
-    return Tile(16, 64, 4, 3)
+    return Tile(16, 32, 4, 2) if width > 128 else Tile(16, 64, 4, 3)
 
 
 def prefill_tile(dtype: torch.dtype, width: int) -> Tile:

@@ -18,6 +18,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+os.environ |= {"TRITON_INTERPRET": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+# Once, before the forks.
+import hypothesis  # noqa: F401
+import pytest
+import scipy.special  # noqa: F401
+import tokenrouter_kernels
+import torch
+import triton  # noqa: F401
+
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "kernels/tokenrouter_kernels"
 TESTS = {
@@ -112,10 +122,9 @@ def _name(node: ast.Call) -> str:
 
 def caught(mutant: Mutant, home: Path) -> bool:
     """Return whether the tests of a module fail with a mutant in its place."""
-    shutil.rmtree(home / "kernels", ignore_errors=True)
-    shutil.copytree(PACKAGE, home / "kernels/tokenrouter_kernels")
-    broken = home / "kernels/tokenrouter_kernels/triton" / f"{mutant.module}.py"
-    broken.write_text(mutant.text, encoding="utf-8")
+    shutil.rmtree(home / "triton", ignore_errors=True)
+    shutil.copytree(PACKAGE / "triton", home / "triton")
+    (home / "triton" / f"{mutant.module}.py").write_text(mutant.text, encoding="utf-8")
     child = os.fork()
     if child == 0:
         _run(mutant.module, home)
@@ -125,26 +134,27 @@ def caught(mutant: Mutant, home: Path) -> bool:
 
 def _run(module: str, home: Path) -> None:
     """Test one mutant and end this process with the outcome."""
-    import pytest
-
     signal.alarm(SECONDS)
     output = os.open(home / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    sys.path.insert(0, str(home / "kernels"))
+    tokenrouter_kernels.__path__.insert(0, str(home))
+    config = home / "pytest.ini"
+    config.write_text("[pytest]\n")
+    options = ["-x", "-q", "-W", "error", "-p", "no:cacheprovider", "--import-mode=importlib"]
     tests = ROOT / f"tests/kernels/triton/test_{TESTS[module]}.py"
-    os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", str(tests)])))
+    os._exit(int(pytest.main([*options, "-c", str(config), f"--rootdir={ROOT}", str(tests)])))
 
 
 def main(modules: list[str]) -> int:
     """Test all mutants of some modules; returns the exit status."""
-    import torch
-    import triton  # noqa: F401 - once, before the forks
-
     torch.set_num_threads(1)
     missed = 0
     with tempfile.TemporaryDirectory() as home:
         for module in modules or TESTS:
+            text = (PACKAGE / "triton" / f"{module}.py").read_text(encoding="utf-8")
+            whole = Mutant(module, 0, "nothing", text)
+            assert not caught(whole, Path(home)), f"the tests of {module} fail as it is"
             for mutant in mutants(module):
                 is_caught = caught(mutant, Path(home))
                 missed += not is_caught
@@ -155,5 +165,5 @@ def main(modules: list[str]) -> int:
 
 if __name__ == "__main__":
     os.chdir(ROOT)
-    os.environ["TRITON_INTERPRET"] = "1"
+    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

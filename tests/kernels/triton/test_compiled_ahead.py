@@ -16,7 +16,7 @@ SHARED = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}  # bytes a program may h
 DOTS = ("decode_attention_kernel", "prefill_attention_kernel", "affine_kernel")
 # Bytes of the stack, where registers did not suffice. Float32 has no tensor cores here, and is for checks.
 SPILLS = {("prefill_attention_kernel", 80): 64}
-SPILLS_FLOAT32 = 512
+SPILLS_FLOAT32 = 16
 
 
 @pytest.fixture(scope="module")
