@@ -78,3 +78,19 @@ def test_the_wheel_holds_the_student(trc):
     )
 
     assert "student.safetensors" in done.stdout
+
+
+def test_the_wheel_holds_the_playground(trc):
+    code = (
+        "from importlib.resources import files; from tokenrouter.playground.app import FILES; from tokenrouter.playground.desk import Desk;"
+        "print([name for name, _ in FILES.values() if not files('tokenrouter.playground').joinpath(name).is_file()], len(Desk().begin().examples))"
+    )
+    done = subprocess.run(
+        [trc.with_name("python"), "-c", code],
+        cwd=trc.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == f"[] {len(list(ROOT.glob('examples/*.route')))}\n"
