@@ -93,6 +93,7 @@ EDGES = {
     "old carriage returns": ((HEAD + PING).replace("\n", "\r"), []),
     "tabs": ((HEAD + PING).replace("  ", "\t"), []),
     "byte-order mark": ("\ufeff" + HEAD + PING, []),
+    "a byte-order mark in the middle": (HEAD + "\ufeff" + PING, ["TR0101"]),
     "one unclosed block": ("at small {", ["TR0201"]),
     "an unclosed block at the end": ((HEAD + PING).rstrip()[:-1], ["TR0203"]),
     "a last line that is wrong": (HEAD + PING + "model", ["TR0201"]),
