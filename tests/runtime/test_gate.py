@@ -115,3 +115,13 @@ def test_a_delay_runs_from_the_arrival_at_the_gate_to_the_launch():
     tally = made.meter.tally(50.0, n_active=2, window=1, waiting=0)
     assert (tally.delay_sum_ms, tally.batch_sizes) == (20.0, {1: 1})
     assert prompts == chunks[1:]
+
+
+def test_those_that_come_later_do_not_prolong_the_wait_of_the_first():
+    keeper = Gatekeeper(Gate([9] * 20, 50.0), Meter(0, 1), lambda to, message: None)
+    keeper.receive(Active(n=20))
+    waiting = [SimpleNamespace(due_since=since) for since in (30.0, 0.0, 40.0)]
+
+    assert keeper.due(waiting, 49.0) is None
+    assert keeper.opens_in_ms(waiting, 49.0) == 1.0
+    assert keeper.due(waiting, 50.0) == "max_wait"
