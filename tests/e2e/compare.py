@@ -43,7 +43,7 @@ WISHES: tuple[dict[str, Any], ...] = (
     {"frequency_penalty": 0.7},
     {"presence_penalty": -1.5, "temperature": 1.0},
     {"repetition_penalty": 1.3, "temperature": 0.8, "top_p": 0.9},
-    {"logit_bias": {EOS: -100.0, 70: 6.0, 71: -3.5}},
+    {"logit_bias": {EOS: -100.0, 70: 9.0, 71: -3.5}},
     {"grammar": grammar.of_regex(REGEX)},
     {"grammar": grammar.of_json_schema(json.dumps(SCHEMA)), "temperature": 1.0},
     {"grammar": grammar.of_lark(LARK), "temperature": 1.2, "min_p": 0.01},

@@ -52,4 +52,4 @@ class Phases:
     def seconds(self) -> dict[str, float]:
         """Return the time by phase so far, the open one's included."""
         self.at(self._open)
-        return dict(self._seconds)
+        return {str(phase): seconds for phase, seconds in self._seconds.items()}
