@@ -9,6 +9,9 @@
 Temperature 0 takes the largest logit, ties to the lowest id. A banned id has logit -inf and probability 0.
 
 Row by row: no result depends on the other rows of the batch, to the bit.
+
+Sorting a vocabulary costs more than a small model's step, and most draws fall among the likeliest ids: only these are put in
+order, and the whole vocabulary for the rows that they do not decide.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from tokenrouter_kernels.reduce import row_sum
+
+HEAD = 256  # likeliest ids that are put in order first
 
 
 class SamplingParams(NamedTuple):
@@ -60,6 +67,52 @@ def sample(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
 
 
 def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
+    if logits.shape[-1] <= 2 * HEAD:
+        return _draw_whole(logits, params, uniforms)
+    tokens, decided = _draw_head(logits, params, uniforms)
+    rest = (~decided).nonzero().flatten()
+    if rest.numel():
+        rows = SamplingParams(*(values[rest] for values in params))
+        tokens[rest] = _draw_whole(logits[rest], rows, uniforms[rest])
+    return tokens
+
+
+def _draw_head(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tokens, and of which rows the HEAD likeliest ids decide."""
+    vocabulary = logits.shape[-1]
+    ids = logits.topk(HEAD, dim=-1).indices.sort(dim=-1).values
+    z, at = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True)
+    order, z = ids.gather(1, at), z.double()
+    weight = torch.exp((z - z[:, :1]) / params.temperature[:, None])
+    sums = weight.cumsum(-1)
+
+    def sum_of(n: Tensor) -> Tensor:
+        """Return the sum of the first n, or of all; of no meaning between."""
+        return torch.where(
+            n <= HEAD, sums.gather(1, (n.clamp(max=HEAD) - 1)[:, None]).squeeze(1), everything
+        )
+
+    top_k = torch.where(params.top_k > 0, params.top_k, vocabulary).clamp(max=vocabulary)
+    everything = sums[:, -1]
+    if bool((top_k > HEAD).any()):
+        everything = row_sum(torch.exp((logits.double() - z[:, :1]) / params.temperature[:, None]))
+    # A count of HEAD + 1 is one that the head does not tell.
+    within = (sums < (params.top_p * sum_of(top_k))[:, None]).sum(-1) + 1
+    kept = torch.where(params.top_p < 1, torch.minimum(top_k, within), top_k)
+    likely = (weight >= params.min_p[:, None]).sum(-1)
+    likely = torch.where(likely == HEAD, HEAD + 1, likely)
+    kept = torch.where(params.min_p > 0, torch.minimum(kept, likely), kept)
+    chosen = (sums <= (uniforms * sum_of(kept))[:, None]).sum(-1)
+    chosen = torch.minimum(chosen, kept - 1)
+    # Among ids that equal the head's last, others may be missing.
+    sure = chosen < (z > z[:, -1:]).sum(-1)
+    decided = (
+        sure & ((kept <= HEAD) | (kept == vocabulary)) & ((top_k <= HEAD) | (top_k == vocabulary))
+    )
+    return order.gather(1, chosen.clamp(max=HEAD - 1)[:, None]).squeeze(1), decided
+
+
+def _draw_whole(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
     vocabulary = logits.shape[-1]
     z, order = logits.sort(dim=-1, descending=True, stable=True)
     z = z.double()

@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenrouter_kernels import SamplingParams, greedy, sample, seeds, uniform
+from tokenrouter_kernels import SamplingParams, greedy, sample, sampling, seeds, uniform
+from tokenrouter_kernels.sampling import HEAD
 
 INF = math.inf
 
@@ -116,3 +117,30 @@ def test_no_rows_give_no_tokens():
     got = sample(torch.empty(0, 5), SamplingParams.of([]), torch.empty(0, dtype=torch.float64))
 
     assert got.tolist() == []
+
+
+@pytest.mark.parametrize("spread", [0.2, 3.0, 12.0])
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_likeliest_ids_decide_as_the_whole_vocabulary_does(spread, ties):
+    generator = torch.Generator().manual_seed(7)
+    rows = [
+        (temperature, top_k, top_p, min_p)
+        for temperature in (0.3, 1.0, 2.5)
+        for top_k in (0, 1, 40, HEAD, HEAD + 1, 2999, 5000)
+        for top_p in (1.0, 0.5, 0.95)
+        for min_p in (0.0, 0.03, 1e-6)
+    ]
+    logits = spread * torch.randn(len(rows), 3000, generator=generator)
+    if ties:
+        logits = (logits / spread).round() * spread
+    logits[::5, 100:] = float("-inf")
+    params = SamplingParams.of(rows)
+    uniforms = torch.rand(len(rows), generator=generator, dtype=torch.float64)
+
+    tokens, decided = sampling._draw_head(logits, params, uniforms)
+    whole = sampling._draw_whole(logits, params, uniforms)
+
+    assert torch.equal(tokens[decided], whole[decided])
+    assert torch.equal(sampling.sample(logits, params, uniforms), whole)
+    assert bool(decided.any())
+    assert spread > 3 or not bool(decided.all())
