@@ -49,7 +49,7 @@ WISHES: tuple[dict[str, Any], ...] = (
     {"grammar": grammar.of_lark(LARK), "temperature": 1.2, "min_p": 0.01},
     {"grammar": grammar.of_regex(REGEX), "presence_penalty": 2.0, "logit_bias": {80: 50.0}},
     {"grammar": grammar.of_regex("[a-e ]{2,30}"), "temperature": 1.0},
-    {"ignore_eos": True, "stop_ids": [71], "logit_bias": {EOS: 5.0, 71: 3.0}, "temperature": 1.0},
+    {"ignore_eos": True, "stop_ids": [71], "logit_bias": {EOS: 5.0, 71: 7.0}, "temperature": 1.0},
     {},
     {"repetition_penalty": 0.8, "frequency_penalty": -0.3, "presence_penalty": 0.4, "top_k": 30,
      "temperature": 1.0},
