@@ -36,18 +36,30 @@ class _Shared:
 
     def __init__(self, logits: Tensor) -> None:
         self.x = logits if logits.dtype == torch.float64 else logits.float()
+        self._sums: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         self._parts: tuple[Tensor, Tensor, Tensor] | None = None
         self._entropy: Tensor | None = None
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return x - m with 0 for banned ids, p, and ln S."""
         if self._parts is None:
-            shifted = self.x - self.x.amax(-1, keepdim=True)
-            e = shifted.exp()
-            total = row_sum(e)[:, None]
+            _, shifted, e, total = self.sums()
             finite = shifted.masked_fill(torch.isneginf(shifted), 0.0)
-            self._parts = finite, e / total, total.log().squeeze(-1)
+            self._parts = finite, e / total, self.log_total()
         return self._parts
+
+    def sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return m, x - m, e to that, and S; all that the probability of one id needs."""
+        if self._sums is None:
+            top = self.x.amax(-1, keepdim=True)
+            shifted = self.x - top
+            e = shifted.exp()
+            self._sums = top, shifted, e, row_sum(e)[:, None]
+        return self._sums
+
+    def log_total(self) -> Tensor:
+        """Return ln S."""
+        return self.sums()[3].log().squeeze(-1)
 
     def entropy(self) -> Tensor:
         if self._entropy is None:
@@ -71,7 +83,7 @@ class _Shared:
         return (1 - (top[:, 1] - top[:, 0]).exp()) * self.maxprob()
 
     def maxprob(self) -> Tensor:
-        return (-self.parts()[2]).exp()
+        return (-self.log_total()).exp()
 
     def mass(self, k: int) -> Tensor:
         if k >= self.x.shape[-1]:
@@ -81,7 +93,7 @@ class _Shared:
 
     def logprob(self, candidates: Tensor) -> Tensor:
         chosen = self.x.gather(1, candidates[:, None]).squeeze(1)
-        return (chosen - self.x.amax(-1)) - self.parts()[2]
+        return (chosen - self.sums()[0].squeeze(-1)) - self.log_total()
 
     def rank(self, candidates: Tensor) -> Tensor:
         chosen = self.x.gather(1, candidates[:, None])
