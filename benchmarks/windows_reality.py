@@ -70,7 +70,7 @@ PROBABILITIES = (0.05, 0.1, 0.35)
 COUNTS = (1, 2, 4, 8, 16)
 MOST_ACTIVE = max(COUNTS)
 NO_WAIT_MS = 60_000.0  # so that only windows decide
-EFFORT = Effort(2**0.5, 32, 1500.0, (192,))  # about the context of a request half-way
+EFFORT = Effort(2**0.5, 16, 32, 1500.0, (192,))  # about the context of a request half-way
 PATIENCE_S = 180.0  # for the first tokens of a group
 SAMPLING = Sampling(max_tokens=300, ignore_eos=True)  # of a request
 DRAWS = 64  # of the geometric law, by its quantiles

@@ -162,6 +162,8 @@ def test_sizes_of_batches_reach_the_largest():
     assert sizes(16, 2) == [1, 2, 4, 8, 16]
     assert sizes(20, 4) == [1, 4, 16, 20]
     assert sizes(16, 2**0.5) == [1, 2, 3, 4, 6, 8, 11, 16]
+    assert sizes(64, 2**0.5, 4) == [1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64]
+    assert sizes(4, 2**0.5, 16) == [1, 2, 3, 4]
 
 
 def test_a_figure_is_a_mean_and_a_median_with_quartiles():

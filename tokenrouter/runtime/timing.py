@@ -42,13 +42,14 @@ class Effort(msgspec.Struct, frozen=True):
     """How much is measured."""
 
     ratio: float  # between batch sizes
+    each: int  # batch sizes up to this one are all measured: there times rise in jumps, and fall
     steps: int  # of one point, at most
     most_ms: float  # of one point, about
     contexts: tuple[int, ...] = CONTEXTS  # ascending; the first one beside busy models too
 
 
-FULL = Effort(2**0.5, 40, 1500.0)
-QUICK = Effort(8.0, 8, 250.0)
+FULL = Effort(2**0.5, 16, 40, 1500.0)
+QUICK = Effort(8.0, 1, 8, 250.0)
 
 
 class Worker:
@@ -137,7 +138,7 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
     others = [other for place, other in enumerate(workers) if place != at]
     short = min(effort.contexts[0], max(1, model.context // 4))
     longer = [min(context, max(2, model.context // 2)) for context in effort.contexts[1:]]
-    grid = sizes(plan.windows.max_active, effort.ratio)
+    grid = sizes(plan.windows.max_active, effort.ratio, effort.each)
     steps = []
     for context in (short, *longer):
         for batch in grid:
@@ -223,9 +224,9 @@ def _busy(workers: Sequence[Worker], batch: int, context: int) -> Iterator[None]
         worker.answer()
 
 
-def sizes(most: int, ratio: float) -> list[int]:
-    """Return the batch sizes that are measured: powers of the ratio, rounded, and the largest."""
-    out, wanted = [1], 1.0
+def sizes(most: int, ratio: float, each: int = 1) -> list[int]:
+    """Return the batch sizes that are measured: all up to `each`, then powers of the ratio, rounded, and the largest."""
+    out, wanted = list(range(1, min(each, most) + 1)), 1.0
     while (wanted := wanted * ratio) < most:
         if round(wanted) > out[-1]:
             out.append(round(wanted))
