@@ -47,6 +47,8 @@ def count(model):
     return SignalOf("count", (model,))
 
 
+DRAW, OWN = SignalOf("chance"), SignalOf("share", ("large",))  # two numbers that no law ties
+
 NEVER = [
     (both(cmp(MAXPROB, ">", 0.9), cmp(ENTROPY, ">", 3)), "`maxprob` above 0.9 keeps `entropy` below"),
     (both(cmp(MAXPROB, "<", 0.3), cmp(ENTROPY, "<", 1)), "`maxprob` below 0.3 keeps `entropy` above"),
@@ -60,6 +62,7 @@ NEVER = [
     (cmp(ENTROPY, "<", 0), "`entropy` lies in"),
     (both(cmp(ENTROPY, ">", 2), cmp(ENTROPY, "<=", 2)), "its parts exclude each other"),
     (both(cmp(POSITION, ">", 3), cmp(POSITION, "<", 4)), "its parts exclude each other"),
+    (both(cmp(DRAW, "<=", 0.5), cmp(DRAW, "<", OWN), cmp(OWN, "<=", 0.5), cmp(DRAW, ">=", 0.5)), "its parts exclude each other"),
     (cmp(count("large"), ">", POSITION), "`count(large)` is at most `position`"),
     (cmp(Aggregate("mean", MAXPROB, 4), ">", 1), "`mean(maxprob, 4)` lies in [0.001, 1]"),
     (cmp(Aggregate("max", ENTROPY, 4), "<", ENTROPY), "`max(entropy, 4)` is at least `entropy`"),

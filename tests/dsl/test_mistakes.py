@@ -1,10 +1,14 @@
 """k independent mistakes give k diagnostics, in their places, and nothing about their consequences."""
 
+import re
+from itertools import combinations_with_replacement
+
 import pytest
 
 from tests.dsl.policies import HEAD, PING_PONG
 from tokenrouter.commands.check import everything
 from tokenrouter.dsl.load import check_source
+from tokenrouter.dsl.source import Source
 
 PING = PING_PONG.replace("NAME", "p")
 
@@ -164,3 +168,20 @@ def test_nesting_without_end_is_no_crash():
     codes = [code for code, _ in found(HEAD + PING.replace("entropy > tau", f"{deep} > tau"))]
 
     assert codes == ["TR0215"]
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "ab\ncd\r\n\re", "\ufeffa\nb", "\n\n"])
+def test_a_span_has_the_lines_and_columns_of_both_its_ends(text):
+    source = Source.of("p", text)
+
+    def place(offset):
+        ends = [found.end() for found in re.finditer(r"\r\n|\n|\r", text) if found.end() <= offset]
+        marked = not ends and offset > 0 and text.startswith("\ufeff")
+        return len(ends) + 1, offset - (ends[-1] if ends else 0) + 1 - marked
+
+    for start, end in combinations_with_replacement(range(len(text) + 1), 2):
+        span = source.span(start, end)
+        assert ((span.line, span.column), (span.end_line, span.end_column)) == (
+            place(start),
+            place(end),
+        )

@@ -41,7 +41,7 @@ def cut(regions: list[Region], always: list[Way], never: list[Way]) -> Cut:
     """Return what a rule does to the regions, by the ways in which its guard holds and in which it does not."""
     out: list[Region] = []
     fires = passes = False
-    for at, region in enumerate(regions):
+    for region in regions:
         if some([region], always):
             fires = True
             parts = [part for way in never if (part := region.part(way)) is not None]
@@ -54,7 +54,7 @@ def cut(regions: list[Region], always: list[Way], never: list[Way]) -> Cut:
                 out = [other for other in out if not other.within(part)]
                 out.append(part)
         if len(out) > MOST:
-            return Cut(fires or some(regions[at + 1 :], always), passes, None)
+            return Cut(fires, passes, None)  # more than there were: the rule fired, and split some
     return Cut(fires, passes, out)
 
 
