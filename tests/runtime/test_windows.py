@@ -198,7 +198,7 @@ def lonely(engine):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_several_gates_the_one_whose_time_has_come_opens(seed):
-    plan = with_windows(9, 9, max_wait_ms=40.0)
+    plan = with_windows(9, 9, max_wait_ms=46.0)
     engine = Engine(plan, models=toys(plan))
     submit(engine, 3, seed)
 
