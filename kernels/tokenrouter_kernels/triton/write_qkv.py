@@ -45,7 +45,7 @@ def write_qkv_kernel(
     h = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
     d = tl.arange(0, WIDTH)[None, :]
     half: tl.constexpr = TURNED // 2
-    other = tl.where(d < half, d + half, tl.where(d < TURNED, d - half, d))
+    other = tl.where(d < half, d + half, d - half)  # of those that turn
     inside = (h < HEADS + 2 * KV_HEADS) & (d < D)
     base = qkv_ptr + token * stride_qkv + h * D
     x = tl.load(base + d, mask=inside, other=0.0).to(tl.float32)

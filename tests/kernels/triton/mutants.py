@@ -45,6 +45,8 @@ TESTS = {
     "heads": "heads",
 }
 SECONDS = 240
+# Tests of a file that are about one of its modules.
+ONLY = {"rms_norm": "norm or sum", "silu_mul": "silu or gate", "write_qkv": "queries or slots"}
 
 
 class Mutant(NamedTuple):
@@ -143,12 +145,14 @@ def _run(module: str, home: Path) -> None:
     config.write_text("[pytest]\n")
     options = ["-x", "-q", "-W", "error", "-p", "no:cacheprovider", "--import-mode=importlib"]
     tests = ROOT / f"tests/kernels/triton/test_{TESTS[module]}.py"
+    options += ["-k", ONLY.get(module, "")]
     os._exit(int(pytest.main([*options, "-c", str(config), f"--rootdir={ROOT}", str(tests)])))
 
 
 def main(modules: list[str]) -> int:
     """Test all mutants of some modules; returns the exit status."""
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)  # loads much, so before the forks
     missed = 0
     with tempfile.TemporaryDirectory() as home:
         for module in modules or TESTS:

@@ -68,7 +68,7 @@ class Written:
         self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
         self.slots, self.heads = slots, heads
         self.cache = torch.full((2, 8, kv_heads, width), 9.0).to(dtype)
-        norms = torch.randn(2, width).to(dtype)
+        norms = [torch.randn(width).to(dtype) for _ in range(2)]  # nobody's neighbours
         self.norms = {"query_norm": norms[0], "key_norm": norms[1], "eps": 1e-3} if norm else {}
 
     def __call__(self, write, move=lambda x: x):

@@ -75,23 +75,24 @@ def test_the_padded_vocabulary_is_masked(padding):
         )
 
 
-@pytest.mark.parametrize("key", SOME, ids=str)
-def test_a_signal_asked_for_alone_is_the_one_asked_for_with_others(key):
-    logits = some_logits(6, 150)
-    candidates = torch.tensor([2, 2, 0, 1, 50, 100])
+def test_a_signal_asked_for_alone_is_the_one_asked_for_with_others():
+    logits = some_logits(6, 150)[::2]
+    candidates = torch.tensor([2, 0, 50])
 
-    alone = fast.signals([key], logits, candidates)[key]
+    together = fast.signals(SOME, logits, candidates)
 
-    assert torch.equal(alone, fast.signals(SOME, logits, candidates)[key])
+    for key in SOME:
+        alone = fast.signals([key], logits, candidates)[key]
+        assert torch.equal(alone, together[key]), key
 
 
 def test_a_row_alone_has_the_bits_that_it_has_in_a_crowd():
     torch.manual_seed(2)
-    logits, candidates = 5 * torch.randn(5, 150), torch.arange(5)
+    logits, candidates = 5 * torch.randn(3, 150), torch.arange(3)
 
     crowd = fast.signals(SOME, logits, candidates)
 
-    for i in range(5):
+    for i in range(3):
         alone = fast.signals(SOME, logits[i : i + 1], candidates[i : i + 1])
         for key in SOME:
             assert torch.equal(alone[key], crowd[key][i : i + 1]), key
