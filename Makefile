@@ -15,8 +15,8 @@ test: check neovim chromium editors  ## the gate: static checks, then every test
 neovim:  ## the editor that tests/lsp drives, where it is missing and can be installed
 	@sh tools/neovim.sh
 
-editors:  ## Node, and what the extension for VS Code is built with, likewise
-	@sh tools/node.sh
+editors: $(VENV)/.ready  ## Node, and what the extension for VS Code is built with, likewise
+	@sh tools/node.sh $(BIN)/python
 
 chromium:  ## the browser that tests/playground drives, likewise
 	@sh tools/chromium.sh
