@@ -97,11 +97,11 @@ head odd { python "package.module:Head"  reads large.{hidden, logits, token} }
 signal wild = entropy > 2 and margin < 0.1
 signal calm = mean(entropy, 8)
 signal lost = wild and calm > 1 or rank > 9
-signal long = prompt_tokens > 200
+signal long = prompt_tokens > 200 and prompt_tokens < 9000
 
 policy p {
   start {
-    when long and prompt_tokens < 9000 -> large
+    when long and request.tier == "paid" -> large
     otherwise -> small
   }
   at small {
@@ -129,7 +129,7 @@ def test_names_of_signals_and_heads_that_no_rule_reads_survive_both_spellings(be
     assert plan.program_hash == again.program_hash == python.program_hash
     for text in (told, back):
         for rule in (
-            "when long and prompt_tokens < 9000 -> large",
+            'when long and request.tier == "paid" -> large',
             "when position > 3 and wild and chance < 0.5 -> retry large",
             "when not lost -> borrow large until wild ",
             "when calm < 0.5 -> commit then small",

@@ -13,6 +13,7 @@ from tokenrouter.dsl.expected import PLANNED, reserved, word_as_name
 from tokenrouter.dsl.source import Source
 from tokenrouter.dsl.table import table
 from tokenrouter.plan.literal import quote
+from tokenrouter.signals import SIGNALS
 
 COMPARE: dict[type[py.cmpop], str] = {
     py.Lt: "<",
@@ -248,6 +249,8 @@ class PythonExpressions:
         owner = node.value
         attr = ast.Tok(end - len(node.attr), end, "NAME", node.attr)
         if isinstance(owner, py.Name) and owner.id == step:
+            if step == "request" and node.attr not in SIGNALS:  # a start function's metadata
+                return ast.Field(start, end, ast.Tok(*self.range(owner), "NAME", step), attr)
             return ast.Reference(start, end, attr)
         if (
             isinstance(owner, py.Attribute)
