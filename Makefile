@@ -40,8 +40,11 @@ soak: $(VENV)/.ready editors chromium  ## the long tests
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
 	$(BIN)/python benchmarks/soak.py --minutes 10
 
+# Not among them: the ten-minute soak, the comparison that installs other engines first, and what needs a GPU.
+APART := benchmarks/soak.py benchmarks/cpu_decode.py benchmarks/gpu.py benchmarks/others.py
+
 bench: $(VENV)/.ready  ## every benchmark; prints its figures
-	for f in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$f || exit 1; done
+	for f in $(filter-out $(APART),$(wildcard benchmarks/*.py)); do $(BIN)/python $$f || exit 1; done
 
 clean:  ## drop the virtual environment and the caches
 	rm -rf $(VENV) build dist editors/vscode/node_modules editors/vscode/dist editors/vscode/out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -244,8 +244,8 @@ def _rule(rule: ir.Rule, model: str, enforced: list[ir.ClaimDecl], signals: list
         until = None if go.until is None else put_back(go.until, signals)
         go = replace(go, most=put_back(go.most, signals), until=until)
     guard = "otherwise" if when is None else f"when {put_back(when, signals)}"
-    made = (replace(item, value=put_back(item.value, signals)) for item in rule.sets)
-    return f"{guard} -> {ir.action(rule.keep, go)}{''.join(f' set {item}' for item in made)}"
+    sets = (replace(item, value=put_back(item.value, signals)) for item in rule.sets)
+    return f"{guard} -> {ir.action(rule.keep, go)}{''.join(f' set {item}' for item in sets)}"
 
 
 def _claim(text: str) -> ir.ClaimDecl:

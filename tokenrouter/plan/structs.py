@@ -279,7 +279,9 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     signals: list[SurfaceSignal] = []  # derived signals
     tests: list[SurfaceTest] = []  # in source order
-    unreached: list[str] = []  # texts: models that are never reached, their rules, heads that none reads
+    unreached: list[
+        str
+    ] = []  # texts: models that are never reached, their rules, heads that none reads
     comments: list[Comment] = []  # in source order
 
 

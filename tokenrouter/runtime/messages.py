@@ -273,7 +273,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     prefix_asked: int = 0  # tokens looked for in the prefix cache since the start
     prefix_found: int = 0  # of them, those that were there
     handoffs: list[tuple[int, int, int]] = []  # peer, rule (-1: none), how often since the start
-    captured: list[tuple[int, int, int]] = []  # requests, tokens, how often such a step was replayed
+    captured: list[
+        tuple[int, int, int]
+    ] = []  # requests, tokens, how often such a step was replayed
     eager: dict[str, int] = {}  # steps that no captured one held, by `Reason`
     phases: dict[str, float] = {}  # seconds by phase of the loop since the start: `phases.PHASES`
 
