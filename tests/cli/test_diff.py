@@ -15,7 +15,7 @@ from tokenrouter import cli
 from tokenrouter.compiler import changes
 from tokenrouter.compiler.analyse import analysed
 from tokenrouter.compiler.changes import places
-from tokenrouter.compiler.compile import _claim, provenance
+from tokenrouter.compiler.compile import claim_of, provenance
 from tokenrouter.compiler.expr import Negation, SignalOf
 from tokenrouter.compiler.ir import action
 from tokenrouter.dsl.load import parse_text
@@ -55,7 +55,7 @@ def compiled(source, fingerprints=None):
     auto, _ = analysed(resolved)
     named = fingerprints or {}
     found = [facts(named.get(decl.name, f"{decl.name}-weights")) for decl in auto.models]
-    made = plan_of(auto, [_claim(auto, claim) for claim in auto.claims], found)
+    made = plan_of(auto, [claim_of(auto, claim) for claim in auto.claims], found)
     return seal(replace(made, provenance=provenance(resolved, auto)))
 
 
