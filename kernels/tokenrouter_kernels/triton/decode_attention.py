@@ -59,7 +59,8 @@ def decode_attention_kernel(
 ):
     """Attend from one block of queries of one request to one part of its context."""
     request = tl.program_id(0) // blocks
-    block = tl.program_id(0) % blocks
+    # The last block first: what a block may write beyond its own tokens is then not written over by the next.
+    block = blocks - 1 - tl.program_id(0) % blocks
     kv_head = tl.program_id(1)
     part = tl.program_id(2)
     tokens: tl.constexpr = ROWS // SHARE

@@ -59,6 +59,17 @@ def test_signals_are_those_of_the_reference(size):
         )
 
 
+def test_logits_that_do_not_exist_are_no_evidence():
+    logits = torch.tensor([[-1.0, -2.0, -3.0], [-5.0, -5.0, -0.5]], dtype=torch.float64)
+    keys = [("epistemic", (10,)), ("aleatoric", (10,))]
+
+    got = fast.signals(keys, logits, torch.tensor([0, 2]))
+
+    expected = reference(keys, logits, torch.tensor([0, 2]))
+    for key in keys:  # evidence is so small here that one logit too many shows
+        torch.testing.assert_close(got[key], expected[key], rtol=1e-7, atol=0)
+
+
 @pytest.mark.parametrize("padding", [1, 61, 190])
 def test_the_padded_vocabulary_is_masked(padding):
     torch.manual_seed(4)
