@@ -20,7 +20,6 @@ from typing import Protocol, cast
 
 import tokenrouter
 from tokenrouter import commands
-from tokenrouter.diagnostics import PolicyError
 from tokenrouter.errors import TokenRouterError, UsageError
 
 USAGE = """usage: trc VERB ...
@@ -102,11 +101,6 @@ def _run(verb: Verb, argv: list[str]) -> int:
         return verb.run(args)
     except KeyboardInterrupt:
         return 130
-    except PolicyError as error:
-        from tokenrouter.dsl.render import print_diagnostics
-
-        print_diagnostics(error.diagnostics, error.texts)
-        return 1
     except UsageError as error:
         print(f"trc {verb.NAME}: {error}", file=sys.stderr)
         return 2
@@ -115,11 +109,22 @@ def _run(verb: Verb, argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except TokenRouterError as error:
-        print(f"trc {verb.NAME}: {error}", file=sys.stderr)
+        _tell(verb, error)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         print(f"trc {verb.NAME}: {place}{error.strerror or error}", file=sys.stderr)
     return 1
+
+
+def _tell(verb: Verb, error: TokenRouterError) -> None:
+    from tokenrouter.diagnostics import PolicyError
+
+    if isinstance(error, PolicyError):
+        from tokenrouter.dsl.render import print_diagnostics
+
+        print_diagnostics(error.diagnostics, error.texts)
+    else:
+        print(f"trc {verb.NAME}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

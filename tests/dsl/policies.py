@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenrouter.dsl.lexer import tokenize
 from tokenrouter.dsl.source import Source
 
-HEAD = """route 1
+EVERYTHING = """route 1
 model small { use "s" cost 1.5 }
 model large { use "l" dtype bfloat16 quantize int8 tensor_parallel 2 }
 head diverge { file "h.safetensors" reads small.{hidden, logits, token} }
@@ -141,7 +141,7 @@ def texts(draw: st.DrawFn) -> str:
     body = " ".join(draw(st.permutations(parts)))
     cases = draw(st.lists(st.sampled_from(CASES), max_size=3))
     tests = f'test "it \\"does\\" # that" for p {{ {" ".join(cases)} }}\n' if cases else ""
-    return f"{HEAD}policy p {{ {body} }}\n{tests}"
+    return f"{EVERYTHING}policy p {{ {body} }}\n{tests}"
 
 
 def pieces(text: str) -> list[str]:

@@ -16,7 +16,7 @@ policy p {{
   at large {{ otherwise -> commit then small }}
 }}
 """
-PYTHON = """from tokenrouter.lang import at, commit, fuse, model, policy, probe, retry, undo, verify
+PYTHON = """from tokenrouter.lang import at, borrow, commit, model, policy, retry, {planned}
 
 small = model("s")
 large = model("l")
@@ -83,10 +83,16 @@ def test_a_planned_action_is_told_once_with_what_it_will_do(action):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_planned_call_is_told_once_with_what_it_will_do(call):
-    ((code, place, help_),) = told(PYTHON.format(action=call), "p.py")
+    ((code, place, help_),) = told(PYTHON.format(action=call, planned=word(call)), "p.py")
 
     assert (code, place) == ("TR0205", word(call))
     assert PLANS[place] in help_
+
+
+def test_a_planned_word_that_is_imported_and_not_called_is_told_at_its_import():
+    found = told(PYTHON.format(action="commit()", planned=", ".join(PLANS)), "p.py")
+
+    assert {place for code, place, _ in found if code == "TR6003"} == set(PLANS)
 
 
 @pytest.mark.parametrize("name", PLANS)

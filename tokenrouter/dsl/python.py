@@ -18,7 +18,7 @@ from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.python_expr import Outside
-from tokenrouter.dsl.python_imports import MODULE, missing, unknown
+from tokenrouter.dsl.python_imports import MODULE, called, missing, unknown
 from tokenrouter.dsl.python_rules import PythonRules, is_docstring
 from tokenrouter.dsl.source import Source
 
@@ -38,7 +38,7 @@ def parse_python(source: Source) -> Tree:
         message = f"this is nested more than {DEEPEST} deep"
         help = "name a part of it at the top of the file"
         return _nothing(source, tokens, Diagnostic("TR0215", "error", message, place, help=help))
-    reader = _Module(source)
+    reader = _Module(source, called(module))
     items = tuple(item for statement in module.body for item in reader.statement(statement))
     reader.problems += missing(module, reader.place, lambda at: source.span(at, at))
     header = ast.Header(0, 0, ast.Tok(0, 0, "NUMBER", "1"))
@@ -123,8 +123,9 @@ def _tokens(source: Source) -> Tokens:
 class _Module(PythonRules):
     """Reads the statements of a module."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, called: set[str]) -> None:
         super().__init__(source)
+        self.called = called
         self.lost_names: set[str] = set()
 
     def place(self, node: py.expr | py.stmt | py.alias) -> Span:
@@ -149,7 +150,7 @@ class _Module(PythonRules):
     def _statement(self, node: py.stmt) -> list[ast.Item]:
         match node:
             case py.ImportFrom(module=module) if module == MODULE:
-                self.problems += unknown(node, self.place)
+                self.problems += unknown(node, self.called, self.place)
                 return []
             case py.Import() | py.ImportFrom():
                 raise self.wrong(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tokenrouter import lang
 from tokenrouter.diagnostics import CODES, Diagnostic, Edit, Fix, Label, Span
+from tokenrouter.dsl.expected import PLANNED
 from tokenrouter.dsl.nearest import did_you_mean, nearest
 
 MODULE = "tokenrouter.lang"
@@ -20,13 +21,27 @@ Place = Callable[[py.expr | py.stmt | py.alias], Span]  # where a node stands
 At = Callable[[int], Span]  # the empty place before an offset
 
 
-def unknown(node: py.ImportFrom, place: Place) -> list[Diagnostic]:
-    """Return what is wrong with one import from `tokenrouter.lang`."""
+def unknown(node: py.ImportFrom, called: set[str], place: Place) -> list[Diagnostic]:
+    """Return what is wrong with one import from `tokenrouter.lang`.
+
+    A word of the next version is told where it is `called`, once; an import of one that nobody calls is told here.
+    """
     return [
         _no_such(alias, place(alias))
         for alias in node.names
-        if alias.name != "*" and alias.name not in lang.__all__
+        if alias.name != "*"
+        and alias.name not in lang.__all__
+        and not (alias.name in PLANNED and alias.name in called)
     ]
+
+
+def called(module: py.Module) -> set[str]:
+    """Return the names that a file calls."""
+    return {
+        node.func.id
+        for node in py.walk(module)
+        if isinstance(node, py.Call) and isinstance(node.func, py.Name)
+    }
 
 
 def missing(module: py.Module, place: Place, at: At) -> list[Diagnostic]:
