@@ -18,6 +18,11 @@ IN_A_POLICY = {
     "then": ("tau -> retry", "tau then retry", "TR0104", "then", "when CONDITION -> ACTION"),
     "braces": ("-> retry large", "{ retry large }", "TR0104", "{", "when CONDITION -> ACTION"),
     "fat arrow": ("-> retry", "=> retry", "TR0104", "=>", ""),
+    "arrow for at least": ("entropy > tau", "switches => 3", "TR0104", "=>", ""),
+    "arrow for at least a name": ("entropy > tau", "entropy => tau", "TR0104", "=>", ""),
+    "arrow twice": ("entropy > tau -> retry", "entropy > tau and switches => (3) -> retry", "TR0104", "=>", ""),
+    "equal or less": ("entropy > tau", "switches =< 3", "TR0104", "=<", ""),
+    "not at all equal": ("entropy > tau", "switches !== 3", "TR0104", "!==", ""),
     "typeset arrow": ("-> retry", "\u2212> retry", "TR0104", "\u2212>", ""),
     "typeset minus": ("entropy > tau", "logprob > \u22121", "TR0104", "\u2212", ""),
     "ampersands": ("entropy > tau", "entropy > tau && margin < 0.1", "TR0104", "&&", ""),
@@ -143,7 +148,8 @@ def test_neighbours_do_not_hide_each_other(names):
 @pytest.mark.parametrize(
     "name",
     ["colon", "then", "braces", "typeset arrow", "typeset minus", "comma", "semicolon", "slashes",
-     "no-break space", "nothing to see", "token equals", "class equals", "assignment", "ampersands"],
+     "fat arrow", "arrow for at least", "arrow for at least a name", "arrow twice",
+     "equal or less", "not at all equal", "no-break space", "nothing to see", "token equals", "class equals", "assignment", "ampersands"],
 )  # fmt: skip
 def test_its_safe_fix_leaves_nothing_to_say(name):
     from tokenrouter.dsl.fixes import apply

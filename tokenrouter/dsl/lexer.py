@@ -24,7 +24,9 @@ FOREIGN = {
     "||": "or",
     "=>": "->",
     "<>": "!=",
+    "=<": "<=",
     "===": "==",
+    "!==": "!=",
     "→": "->",
     "−>": "->",
     "–>": "->",
@@ -39,6 +41,8 @@ FOREIGN = {
 }
 TRIVIA = frozenset({"SPACE", "COMMENT", "STRAY"})
 ODD = frozenset({"STRAY", "FOREIGN", "OPEN", "WORD", "REMARK"})  # no tokens of the language
+_VALUES = frozenset({"NUMBER", "SIGN", "LPAR", "TRUE", "FALSE"})  # no action begins so
+_ENDS = frozenset({"WHEN", "OTHERWISE", "AT", "START", "LBRACE", "RBRACE", "POLICY", "TEST", "$END"})
 MARK = "\ufeff"  # of byte order: white space at the beginning, a stray elsewhere
 
 
@@ -78,7 +82,7 @@ def _patterns() -> dict[str, str]:
         "NUMBER": patterns["NUMBER"],
         "STRING": patterns["STRING"],
         "COMMENT": patterns["COMMENT"],
-        "FOREIGN": "===|&&|\\|\\||=>|<>|!(?!=)|[−–—]>|"
+        "FOREIGN": "===|!==|&&|\\|\\||=>|=<|<>|!(?!=)|[−–—]>|"
         + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
         "REMARK": r"//[^\r\n]*|/\*(?s:.*?)\*/",
         "COMPARE": patterns["COMPARE"],
@@ -147,7 +151,10 @@ def _settle(
             while kinds[last + 1] == "STRAY":
                 last += 1
             end = stray_end = starts[last + 1]
-        problems.append(_odd(source, kind, start, end))
+        ours = FOREIGN.get(source.text[start:end], "")
+        if ours == "->" and _compares(source, kinds, starts, token):
+            ours = ">="
+        problems.append(_odd(source, kind, start, end, ours))
         if kind == "OPEN":
             kinds[token] = "STRING"
         elif kind == "WORD":
@@ -155,8 +162,24 @@ def _settle(
         elif kind == "REMARK":
             kinds[token] = "COMMENT"
         elif kind == "FOREIGN":
-            kinds[token] = _kind_of(FOREIGN[source.text[start:end]].strip())
+            kinds[token] = _kind_of(ours.strip())
     return problems
+
+
+def _compares(source: Source, kinds: list[str], starts: list[int], token: int) -> bool:
+    """Return whether `=>` stands for `>=`: a value follows, or the arrow of its rule does."""
+    if source.text[starts[token] : starts[token + 1]] != "=>":
+        return False
+    coming = [i for i in range(token + 1, min(token + 200, len(kinds))) if kinds[i] not in TRIVIA]
+    if kinds[coming[0]] in _VALUES:
+        return True
+    for after in coming:
+        text = source.text[starts[after] : starts[after + 1]] if kinds[after] == "FOREIGN" else ""
+        if kinds[after] == "ARROW" or FOREIGN.get(text) == "->":
+            return True
+        if kinds[after] in _ENDS:
+            break
+    return False
 
 
 def _kind_of(text: str) -> str:
@@ -165,10 +188,9 @@ def _kind_of(text: str) -> str:
     return table().signs.get(text, "SIGN" if text == "-" else "COMPARE")
 
 
-def _odd(source: Source, kind: str, start: int, end: int) -> Diagnostic:
+def _odd(source: Source, kind: str, start: int, end: int, ours: str) -> Diagnostic:
     text, span = source.text[start:end], source.span(start, end)
     if kind == "FOREIGN":
-        ours = FOREIGN[text]
         return Diagnostic(
             "TR0104",
             "error",
