@@ -50,6 +50,10 @@ IN_A_POLICY = {
     "action in a test": ("3 -> retry large }", "3 -> comit }", "TR0212", "comit", "`commit`"),
     "token equals": ("entropy > tau", 'token == "x"', "TR1102", 'token == "x"', 'token is "x"'),
     "class equals": ("entropy > tau", "class != code", "TR1102", "class != code", "class is not code"),
+    "token assigned": ("entropy > tau", 'token = "x"', "TR1102", 'token = "x"', 'token is "x"'),
+    "class assigned": ("entropy > tau", "class = code", "TR1102", "class = code", "class is code"),
+    "claim assigned": ("start small", "start small enforce share(large) = 40%", "TR3001", "share(large) = 40%", "<= 40%"),
+    "claim twice": ("start small", "start small enforce share(large) <= 4% <= 5%", "TR3001", "share(large) <= 4% <= 5%", "<= 40%"),
     "assignment": ("entropy > tau", "position = 3", "TR0206", "=", ""),
     "chain": ("entropy > tau", "0 < entropy < tau", "TR0207", "0 < entropy < tau", "0 < entropy and"),
     "no comparison": ("entropy > tau", "not entropy", "TR1102", "entropy", "entropy > 0.5"),
@@ -149,7 +153,8 @@ def test_neighbours_do_not_hide_each_other(names):
     "name",
     ["colon", "then", "braces", "typeset arrow", "typeset minus", "comma", "semicolon", "slashes",
      "fat arrow", "arrow for at least", "arrow for at least a name", "arrow twice",
-     "equal or less", "not at all equal", "no-break space", "nothing to see", "token equals", "class equals", "assignment", "ampersands"],
+     "equal or less", "not at all equal", "no-break space", "nothing to see", "token equals", "class equals", "token assigned",
+     "class assigned", "assignment", "ampersands"],
 )  # fmt: skip
 def test_its_safe_fix_leaves_nothing_to_say(name):
     from tokenrouter.dsl.fixes import apply

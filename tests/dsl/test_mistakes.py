@@ -89,6 +89,36 @@ def test_a_lost_declaration_has_no_consequences():
     assert [c for c, _ in found((HEAD + PING).replace("param tau:", "param [tau:"))] == ["TR0201"]
 
 
+DECLARED = {  # by kind: a declaration of `q`, and a rule that uses it so
+    "model": ('model q { use "q" }', "when count(q) > 3 -> borrow q for 2"),
+    "param": ("param q: nats = 0.5", "when entropy > q -> retry large"),
+    "var": ("var q: count = 0", "when q > 3 -> retry large set q = 0"),
+    "signal": ("signal q = margin", "when q < 0.1 -> retry large"),
+    "head": ('head q { file "q" reads small.{hidden} }', "when q < 0.1 -> retry large"),
+}
+
+
+@pytest.mark.parametrize("second", DECLARED)
+@pytest.mark.parametrize("first", DECLARED)
+def test_a_name_of_two_things_is_told_once_and_not_at_its_uses(first, second):
+    names = "".join(f"{DECLARED[kind][0]}\n" for kind in (first, second))
+    rules = "".join(f"    {DECLARED[kind][1]}\n" for kind in (first, second))
+    text = (
+        HEAD
+        + names
+        + PING.replace("    otherwise -> commit\n", rules + "    otherwise -> commit\n", 1)
+    )
+
+    assert [code for code, _ in found(text)] == ["TR1006"]
+
+
+def test_a_name_that_an_import_declares_otherwise_is_told_once(tmp_path):
+    (tmp_path / "other.route").write_text("route 1\nparam large: nats = 1\n", encoding="utf-8")
+    text = (HEAD + PING).replace("route 1\n", 'route 1\nimport "other.route"\n', 1)
+
+    assert [d.code for d in check_source(text, str(tmp_path / "p.route"))] == ["TR1006"]
+
+
 EDGES = {
     "empty": ("", ["TR0208"]),
     "only a comment": ("# nothing", ["TR0208"]),

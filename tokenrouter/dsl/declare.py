@@ -52,6 +52,8 @@ def declare(scope: Scope, tree: Tree, items: tuple[ast.Item, ...], imported: boo
         if first is None:
             scope.entries[name] = entry
             continue
+        if kind != "model" or first.kind != "model":
+            scope.twice.add(name)
         also = "" if first.kind == kind else f", as a {first.kind} and as a {kind}"
         scope.found.add(
             "TR1006",

@@ -210,6 +210,8 @@ class Expressions(Names):
 
     def _comparison(self, node: ast.Comparison) -> hir.Expr:
         span = self.span(node)
+        if len(node.signs) == 1 and self._asks(node):
+            return self.poison(node)
         for sign in node.signs:
             if sign.kind == "ASSIGN":
                 place = self.span(sign)
@@ -232,8 +234,6 @@ class Expressions(Names):
             self.found.add(
                 "TR0207", "comparisons do not chain", span, help=f"write `{whole}`", fix=fix
             )
-            return self.poison(node)
-        if self._asks(node):
             return self.poison(node)
         left, right = unify(self.read(node.operands[0]), self.read(node.operands[1]))
         sign_text = "==" if node.signs[0].kind == "ASSIGN" else node.signs[0].text
@@ -273,7 +273,7 @@ class Expressions(Names):
         if self.scope.get(owner.name.text) is not None:
             return False
         name, value = owner.name.text, self.tree.one_line(other.start, other.end)
-        word = {"==": "is", "!=": "is not"}.get(node.signs[0].text)
+        word = {"==": "is", "=": "is", "!=": "is not"}.get(node.signs[0].text)
         fix = None
         if word and isinstance(other, ast.Text if name == "token" else ast.Reference):
             fix = Fix(f"write `{word}`", (Edit(self.span(node.signs[0]), word),), safe=True)

@@ -42,7 +42,9 @@ FOREIGN = {
 TRIVIA = frozenset({"SPACE", "COMMENT", "STRAY"})
 ODD = frozenset({"STRAY", "FOREIGN", "OPEN", "WORD", "REMARK"})  # no tokens of the language
 _VALUES = frozenset({"NUMBER", "SIGN", "LPAR", "TRUE", "FALSE"})  # no action begins so
-_ENDS = frozenset({"WHEN", "OTHERWISE", "AT", "START", "LBRACE", "RBRACE", "POLICY", "TEST", "$END"})
+_ENDS = frozenset(
+    {"WHEN", "OTHERWISE", "AT", "START", "LBRACE", "RBRACE", "POLICY", "TEST", "$END"}
+)
 MARK = "\ufeff"  # of byte order: white space at the beginning, a stray elsewhere
 
 

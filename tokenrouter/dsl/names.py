@@ -83,6 +83,8 @@ class Names:
         entry.used = True
         if entry.kind == "signal" and entry.hir is None and not entry.broken:
             self.derive(entry)
+        if self.scope.doubled(name):
+            return self.poison(node)
         if entry.kind == "model":
             self.found.add(
                 "TR1102",
@@ -117,6 +119,8 @@ class Names:
                 )
             else:
                 entry.used = True
+                if self.scope.doubled(name):
+                    return self.poison(node)
                 self.found.add("TR1104", f"`{name}` is a {entry.kind} and takes no arguments", span)
             return self.poison(node)
         kind = SIGNALS[name]

@@ -157,6 +157,8 @@ class PolicyReader:
 
     def _claim(self, node: ast.Claim) -> None:
         kind = cast("hir.ClaimKind", node.keyword.text)
+        if self._other_sign(node.bound, kind):
+            return
         bound = self.rules.expressions.condition(node.bound)
         if bound.unit == "any":
             return
@@ -179,12 +181,31 @@ class PolicyReader:
             measure = cast("hir.Measure", bound.left.name)
             self.claims.append(hir.Claim(kind, measure, model, value, self.span(node)))
             return
+        self._no_claim(node.bound, kind)
+
+    def _no_claim(self, bound: ast.Expr, kind: str, fix: Fix | None = None) -> None:
         self.found.add(
             "TR3001",
             f"`{kind}` bounds `share(M)` or `count(M)` from above",
-            self.span(node.bound),
+            self.span(bound),
             help=f"write `{kind} share(M) <= 40%` or `{kind} count(M) <= 100`",
+            fix=fix,
         )
+
+    def _other_sign(self, bound: ast.Expr, kind: str) -> bool:
+        """Report a bound whose sign, or number of signs, is that of no claim; return whether it is that."""
+        if not isinstance(bound, ast.Comparison):
+            return False
+        signs = [sign for sign in bound.signs if sign.kind == "ASSIGN"]
+        if len(bound.signs) == 1 and not signs:
+            return False
+        fix = None
+        if len(bound.signs) == 1:
+            fix = Fix("write `<=`", (Edit(self.span(signs[0]), "<="),), safe=False)
+        self._no_claim(bound, kind, fix)
+        for operand in bound.operands:  # its names are names all the same
+            self.rules.expressions.read(operand)
+        return True
 
     def _objective(self, node: ast.Objective) -> None:
         name, floor = node.name.text, None

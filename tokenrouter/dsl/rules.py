@@ -156,6 +156,9 @@ class Rules:
                 sound = False
                 continue
             entry.used = True
+            if self.scope.doubled(node.name.text):
+                sound = False
+                continue
             if entry.kind != "var":
                 self.found.add(
                     "TR1112",

@@ -50,6 +50,7 @@ class Scope:
 
     found: Findings
     entries: dict[str, Entry] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)  # names that are told to be two things
     sizes: dict[str, Size] = field(default_factory=dict)  # of derived signals, written out
     deep: bool = False  # one that is too deep was told, and those that lead to it need not be
 
@@ -57,6 +58,10 @@ class Scope:
         """Return what a name stands for, where it is of that kind."""
         entry = self.entries.get(snake(name))
         return entry if entry is not None and kind in (None, entry.kind) else None
+
+    def doubled(self, name: str) -> bool:
+        """Return whether a name is told to be two things, so that nothing is said of its uses."""
+        return snake(name) in self.twice
 
     def names(self, *kinds: str) -> list[str]:
         """Return the names of some kinds, as written."""
@@ -74,7 +79,9 @@ class Scope:
             return snake(token.text)
         span = tree.source.span(token.start, token.end)
         other = self.get(token.text)
-        if other is not None:
+        if other is not None and self.doubled(token.text):
+            other.used = True
+        elif other is not None:
             self.found.add(
                 "TR1001", f"`{token.text}` is a {other.kind}, and a model must stand here", span
             )
