@@ -1,6 +1,7 @@
 """What is expected of a policy, from assumed probabilities: worked by hand on small cases."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -14,12 +15,14 @@ from tests.compiler.irs import (
     mix,
     r2r,
     retry,
+    share,
     then,
 )
 from tests.compiler.walk import Walk, kept_tokens
 from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.chain import flow
 from tokenrouter.compiler.expr import SignalOf
+from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.profile.priors import MEAN_TOKENS
 
 RARELY = cmp(SignalOf("chance"), "<", 0.2)
@@ -177,3 +180,100 @@ def test_what_the_chain_expects_is_what_random_route_programs_do(seed):
     assert found.shares == pytest.approx(shares, abs=0.03)
     assert sum(found.handoffs) == pytest.approx(switches, abs=0.02)
     assert found.reached == pytest.approx(reached, abs=0.08)
+
+
+@pytest.mark.parametrize("bound", [0.1, 0.4, 0.9])
+def test_the_expected_share_of_a_bounded_model_is_its_bound_where_it_would_be_more(bound):
+    auto, found = enforce(
+        automaton(
+            ("small", (None, then("large"))),
+            ("large", (None, COMMIT)),
+            claims=[share("enforce", "large", bound)],
+        )
+    )
+
+    assert found == []
+    assert flow(auto).shares == pytest.approx([1 - bound, bound], abs=1e-5)
+    assert flow(auto).shares[1] <= bound + 1e-9
+
+
+def test_a_bound_on_a_count_limits_the_tokens_that_a_request_is_expected_to_have_of_a_model():
+    auto, _ = enforce(
+        automaton(
+            ("small", (None, then("large"))),
+            ("large", (None, COMMIT)),
+            claims=[share("enforce", "large", 5, "count")],
+        )
+    )
+
+    assert flow(auto).shares[1] == pytest.approx(5 / MEAN_TOKENS, abs=1e-3)
+
+
+def test_a_count_is_bounded_by_what_a_request_writes_before_it_stops():
+    auto, _ = enforce(
+        automaton(
+            ("small", (cmp(SignalOf("chance"), "<", 0.1), STOP), (None, borrow("large", 1))),
+            ("large",),
+            claims=[share("enforce", "large", 5, "count")],
+        )
+    )
+    # A request ends after some ten decisions, of which the bound lets five be large's.
+    assert flow(auto).shares[1] == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(("measure", "bound"), [("share", 0.6), ("count", 200)])
+def test_a_bound_that_is_not_reached_changes_no_estimate(measure, bound):
+    free = automaton(("small", (RARELY, borrow("large", 1)), (None, COMMIT)), ("large",))
+    claimed = replace(free, claims=(share("enforce", "large", bound, measure),))
+    auto, _ = enforce(claimed)
+
+    assert auto is not claimed
+    assert flow(auto).shares == pytest.approx(flow(free).shares)
+
+
+def test_what_one_bound_refuses_breaks_no_other_that_it_goes_to():
+    auto, _ = enforce(
+        automaton(
+            (
+                "small",
+                (cmp(SignalOf("chance"), "<", 0.5), borrow("large", 4)),
+                (cmp(SignalOf("chance"), "<", 0.9), borrow("huge", 8, keep=True)),
+                (None, COMMIT),
+            ),
+            ("large",),
+            ("huge",),
+            claims=[share("enforce", "large", 0.2), share("enforce", "huge", 0.3)],
+        )
+    )
+
+    _, large, huge = flow(auto).shares
+
+    assert large == pytest.approx(0.2, abs=1e-3)
+    assert huge == pytest.approx(0.3, abs=1e-3)
+    assert max(large - 0.2, huge - 0.3) <= 1e-9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_expected_share_is_above_an_enforced_one_in_random_policies(seed):
+    rng = random.Random(seed)
+    names = ("a", "b", "c")
+
+    def rules(here):
+        others = [name for name in names if name != here]
+        for _ in range(rng.randint(0, 3)):
+            guard = cmp(SignalOf(rng.choice(["chance", "entropy"])), "<", rng.random())
+            other = rng.choice(others)
+            yield guard, rng.choice([then(other), borrow(other, rng.randint(1, 9)), COMMIT])
+        yield None, rng.choice([COMMIT, then(rng.choice(others)), mix(a=0.2, b=0.5, c=0.3)])
+
+    bounds = {"b": rng.choice([0.05, 0.3, 0.7]), "c": rng.choice([0.1, 0.5])}
+    auto, found = enforce(
+        automaton(
+            *((name, *rules(name)) for name in names),
+            claims=[share("enforce", name, bound) for name, bound in bounds.items()],
+        )
+    )
+
+    assert found == []
+    shares = dict(zip(names, flow(auto).shares, strict=True))
+    assert all(shares[name] <= bound + 1e-9 for name, bound in bounds.items())

@@ -2,7 +2,8 @@
 
 They feed the estimates and the eager or lazy prefill, never a promise: everything made from them is `expected`, and the
 plan says `assumed`. A profile replaces them. The priors: one step in four is unsure; a request writes 256 tokens; operands
-of `and` and `or` are independent; later rules see what earlier ones left. `trc compile --assume` gives some of them other values.
+of `and` and `or` are independent; later rules see what earlier ones left; bounds that `enforce` guards are kept (`chain`).
+`trc compile --assume` gives some of them other values.
 """
 
 from __future__ import annotations

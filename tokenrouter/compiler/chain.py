@@ -2,22 +2,89 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from tokenrouter.compiler.assume import START, Given, rule_shares, with_given
+from tokenrouter.compiler.bounds import Room, closed, rooms
 from tokenrouter.compiler.expr import Lit
 from tokenrouter.compiler.ir import Automaton, Borrow, Mix, Rule, Stop, To
-from tokenrouter.profile.flow import Flow, Step
+from tokenrouter.profile.flow import Flow, Step, written
 from tokenrouter.profile.flow import flow as expected
 from tokenrouter.profile.priors import ASSUMED_STAY, UNTIL_SHARE
 
 NOTHING: Given = {}
+HALVINGS = 24
+# The part of its bound that a model is brought down to, round by round: models that press each other settle.
+UNDER = tuple(1.0 - 1e-6 * 2.0**turn for turn in range(19))
 
 
 def shares(auto: Automaton, given: Given = NOTHING) -> list[list[float]]:
-    """Return by model the share of its decisions on which each rule fires."""
-    return [
-        with_given(rule_shares(auto, state.rules), given.get(state.model, {}))
-        for state in auto.states
-    ]
+    """Return by model the share of its decisions on which each rule fires, its enforced bounds kept."""
+    bounds = _Bounds(auto, given)
+    return bounds.shares(bounds.room())
+
+
+@dataclass(eq=False, slots=True)
+class _Bounds:
+    """What the enforced bounds of a policy leave room for."""
+
+    auto: Automaton
+    given: Given
+    rows: dict[frozenset[str], list[list[float]]] = field(default_factory=dict)  # where reached
+
+    def shares(self, room: Room) -> list[list[float]]:
+        """Return the shares of all rules for some room under the bounds."""
+        auto, total = self.auto, [[0.0] * len(state.rules) for state in self.auto.states]
+        for p, reached in rooms(room):
+            for row, found in zip(total, self._where(room, reached), strict=True):
+                for at, share in enumerate(found):
+                    row[at] += p * share
+        return [
+            with_given(row, self.given.get(state.model, {}))
+            for state, row in zip(auto.states, total, strict=True)
+        ]
+
+    def _where(self, room: Room, reached: frozenset[str]) -> list[list[float]]:
+        if reached not in self.rows:
+            self.rows[reached] = [
+                rule_shares(self.auto, tuple(closed(rule, room, reached) for rule in state.rules))
+                for state in self.auto.states
+            ]
+        return self.rows[reached]
+
+    def room(self) -> Room:
+        """Return for each bounded model the share of steps at which its bounds have room: the most that keeps them.
+
+        A bound of which a request would write less has room always. A model that is over its bound is given less room until
+        it is not, one after the other, since what is refused to one may go to another.
+        """
+        if not any(rule.source == "enforced" for _, _, rule in self.auto.rules()):
+            return {}
+        live = {decl.name for decl in self.auto.models}
+        room = {c.model: 1.0 for c in self.auto.claims if c.kind == "enforce" and c.model in live}
+        for under in UNDER:
+            over = [model for model in room if room[model] > 0.0 and self._over(room, model, 1.0)]
+            if not over:
+                break
+            for model in over:
+                low, high = 0.0, room[model]
+                for _ in range(HALVINGS):
+                    middle = (low + high) / 2
+                    breaks = self._over({**room, model: middle}, model, under)
+                    low, high = (low, middle) if breaks else (middle, high)
+                room[model] = low
+        return room
+
+    def _over(self, room: Room, model: str, part: float) -> bool:
+        """Return whether a request is expected to keep more of a bounded model than a part of a bound."""
+        auto = self.auto
+        tokens = written(_steps(auto, self.shares(room)), _entry(auto, self.given))
+        of_model = tokens[[decl.name for decl in auto.models].index(model)]
+        return any(
+            of_model > part * claim.bound * (1.0 if claim.measure == "count" else sum(tokens))
+            for claim in auto.claims
+            if claim.kind == "enforce" and claim.model == model
+        )
 
 
 def start_shares(auto: Automaton, given: Given = NOTHING) -> list[float]:
@@ -27,9 +94,12 @@ def start_shares(auto: Automaton, given: Given = NOTHING) -> list[float]:
 
 def steps(auto: Automaton, given: Given = NOTHING) -> list[Step]:
     """Return the ways of all rules with their assumed or given probabilities."""
+    return _steps(auto, shares(auto, given))
+
+
+def _steps(auto: Automaton, found: list[list[float]]) -> list[Step]:
     place = {decl.name: at for at, decl in enumerate(auto.models)}
     out: list[Step] = []
-    found = shares(auto, given)
     for at, state in enumerate(auto.states):
         for rule, p in zip(state.rules, found[at], strict=True):
             out += _ways(rule, at, p, place)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokenrouter.compiler import ir, programs
+from tokenrouter.compiler.bounds import bounded
 from tokenrouter.compiler.expr import (
-    Arithmetic,
     ClassOf,
-    Comparison,
     Every,
     Expr,
     Lit,
@@ -242,13 +241,8 @@ def _parts(rule: ir.Rule | ir.StartRule) -> Iterator[Expr]:
         return
     enforced = isinstance(rule, ir.Rule) and rule.source == "enforced"
     for part in rule.when.of if isinstance(rule.when, Every) else (rule.when,):
-        match part:
-            case Comparison(sign="<=", left=Arithmetic(sign="+", left=SignalOf("count"))) if (
-                enforced
-            ):
-                continue
-            case _:
-                yield part
+        if not (enforced and bounded(part)):
+            yield part
 
 
 def _missing(

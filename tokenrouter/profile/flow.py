@@ -46,12 +46,10 @@ def flow(ways: list[Step], entry: list[float], mean_tokens: float = MEAN_TOKENS)
     """Return the expected shares, hand-offs and reach of every model; `entry` is the law of the first decider."""
     visits = _stationary(ways, entry, mean_tokens)
     n = len(entry)
-    tokens, arrivals = [0.0] * n, [0.0] * n
+    tokens, arrivals = _tokens(ways, visits), [0.0] * n
     for way in ways:
         weight = float(visits[way.source]) * way.p
-        tokens[way.source] += weight * way.kept
         if way.lender is not None:
-            tokens[way.lender] += weight * way.borrowed
             arrivals[way.lender] += weight
             arrivals[way.source] += weight
         elif way.target is not None and way.target != way.source:
@@ -62,6 +60,26 @@ def flow(ways: list[Step], entry: list[float], mean_tokens: float = MEAN_TOKENS)
         [a / total for a in arrivals],
         [_reached(ways, entry, model, mean_tokens) for model in range(n)],
     )
+
+
+def written(ways: list[Step], entry: list[float], mean_tokens: float = MEAN_TOKENS) -> list[float]:
+    """Return the tokens of each model that a request is expected to keep before it ends."""
+    visits = _stationary(ways, entry, mean_tokens)
+    ends = sum(
+        float(visits[way.source]) * way.p * (1.0 - _survives(way, mean_tokens)) for way in ways
+    )
+    return [tokens / ends if ends else 0.0 for tokens in _tokens(ways, visits)]
+
+
+def _tokens(ways: list[Step], visits: Array) -> list[float]:
+    """Return by model the tokens that it writes, a decision."""
+    tokens = [0.0] * len(visits)
+    for way in ways:
+        weight = float(visits[way.source]) * way.p
+        tokens[way.source] += weight * way.kept
+        if way.lender is not None:
+            tokens[way.lender] += weight * way.borrowed
+    return tokens
 
 
 def _survives(way: Step, mean_tokens: float) -> float:
