@@ -15,6 +15,7 @@ from tests.compiler.irs import (
     borrow,
     both,
     cmp,
+    either,
     mix,
     num,
     param,
@@ -25,7 +26,7 @@ from tests.compiler.irs import (
     then,
 )
 from tokenrouter.compiler import ir, pipeline
-from tokenrouter.compiler.expr import FieldOf, Lit, SignalOf, VarOf
+from tokenrouter.compiler.expr import Arithmetic, FieldOf, Lit, SignalOf, VarOf
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.compiler.passes.drop_unreached import drop_unreached
 from tokenrouter.compiler.passes.livelock import livelock
@@ -117,6 +118,90 @@ def test_what_differs_from_step_to_step_does_not_break_a_cycle():
         ("small", (cmp(ENTROPY, "<", 1), retry("large")), (None, COMMIT)),
         ("large", (cmp(ENTROPY, ">", 2), retry("small")), (None, COMMIT)),
     )
+
+    assert [d.code for d in livelock(auto)] == ["TR2201"]
+
+
+def setting(auto, *sets):
+    """Return a policy whose first rule of each state sets a var, by state."""
+    states = (
+        replace(state, rules=(replace(state.rules[0], sets=given), *state.rules[1:]))
+        for state, given in zip(auto.states, sets, strict=True)
+    )
+    return replace(auto, states=tuple(states), vars=(ir.VarDecl("t", "count", 5.0, at(4)),))
+
+
+T = VarOf("t", "count")
+SWITCHES, ELAPSED = SignalOf("switches"), SignalOf("elapsed")
+
+
+def becomes(value):
+    return (ir.Assign("t", num(value, "count") if isinstance(value, int) else value),)
+
+
+def ring(small, large, *sets):
+    """Return two models that retry each other under guards, each setting `t`."""
+    auto = automaton(
+        ("small", (small, retry("large")), (None, COMMIT)),
+        ("large", (large, retry("small")), (None, COMMIT)),
+    )
+    return setting(auto, *sets) if sets else auto
+
+
+@pytest.mark.parametrize(
+    "auto",
+    [
+        ring(cmp(T, ">", 3), cmp(T, "==", 0), becomes(0), becomes(5)),
+        ring(cmp(T, "==", 5), cmp(T, "==", 6), becomes(plus(T, num(1))), becomes(5)),
+        ring(cmp(T, ">", 3), UNSURE, becomes(plus(T, num(1))), becomes(plus(T, num(1)))),
+        ring(either(cmp(T, "==", 0), cmp(T, ">", 8)), cmp(T, "==", 9), becomes(9), becomes(9)),
+        ring(UNSURE, UNSURE, becomes(1), becomes(2)),
+        ring(cmp(SWITCHES, ">", 3), cmp(SWITCHES, ">=", 1)),
+        ring(cmp(ELAPSED, "<", 5), cmp(ELAPSED, "<", 6)),
+        ring(cmp(ELAPSED, ">", 6), cmp(ELAPSED, ">", 5)),
+    ],
+    ids=str,
+)
+def test_a_cycle_that_its_own_sets_and_hand_offs_keep_closed_is_told(auto):
+    assert [d.code for d in livelock(auto)] == ["TR2201"]
+
+
+@pytest.mark.parametrize(
+    "auto",
+    [
+        ring(cmp(T, ">", 3), cmp(T, "==", 0), becomes(1), becomes(5)),
+        ring(cmp(T, ">", 3), UNSURE, becomes(0), becomes(plus(T, num(1)))),
+        ring(cmp(T, "<", 3), UNSURE, becomes(plus(T, num(1))), becomes(T)),
+        ring(cmp(T, "==", 3), UNSURE, becomes(plus(T, num(1))), becomes(T)),
+        ring(cmp(T, ">", 3), UNSURE, becomes(Arithmetic("-", T, num(1))), becomes(T)),
+        ring(cmp(T, "<=", POSITION), UNSURE, becomes(plus(T, num(1))), becomes(T)),
+        ring(either(cmp(T, "==", 0), cmp(T, "==", 1)), cmp(T, "==", 7), becomes(3), becomes(0)),
+        ring(cmp(SWITCHES, "==", 0), cmp(SWITCHES, "==", 1)),
+        ring(cmp(SWITCHES, "<", 100), UNSURE),
+        ring(UNSURE, cmp(POSITION, ">", SWITCHES)),
+        ring(cmp(ELAPSED, "<", 5), cmp(ELAPSED, ">", 6)),
+        ring(cmp(ELAPSED, ">", 6), cmp(ELAPSED, "<", 5)),
+    ],
+    ids=str,
+)
+def test_a_cycle_that_its_own_sets_or_hand_offs_break_is_none(auto):
+    assert livelock(auto) == []
+
+
+def test_rounds_that_take_turns_go_on_for_ever():
+    auto = automaton(
+        (
+            "small",
+            (cmp(T, "==", 0), retry("large")),
+            (cmp(T, "==", 1), retry("large")),
+            (None, COMMIT),
+        ),
+        ("large", (None, retry("small"))),
+    )
+    small, large = auto.states
+    one, two, last = small.rules
+    rules = (replace(one, sets=becomes(1)), replace(two, sets=becomes(0)), last)
+    auto = replace(auto, states=(replace(small, rules=rules), large))
 
     assert [d.code for d in livelock(auto)] == ["TR2201"]
 

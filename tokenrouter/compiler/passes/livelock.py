@@ -4,31 +4,28 @@ Needs: reachable states. Gives: every cycle of moves keeps a token. Reports: TR2
 
 A `retry` passes the same position on without keeping anything. If retries form a cycle, the same position can go round;
 the runtime bounds that by one turn a model, and a policy that relies on it does not say what it means. What a request's
-past says stays the same while its position goes round, so rules that ask contradictory things of it form no cycle.
+past says stays the same while its position goes round, so rules that ask contradictory things of it form no cycle. What
+changes on the way is carried along (`turns`): vars by their `set`s, `switches` by one a hand-off, `elapsed` only upwards. A
+cycle must close a second time, and ask for no bound that what grows from round to round comes to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
+from math import prod
 
-from tokenrouter.compiler.expr import (
-    Comparison,
-    Every,
-    Expr,
-    FieldOf,
-    ParamOf,
-    SignalOf,
-    VarOf,
-    walk,
-)
 from tokenrouter.compiler.feasible import Region, whole
 from tokenrouter.compiler.graph import Move, moves
 from tokenrouter.compiler.ir import Automaton, Borrow
+from tokenrouter.compiler.space import Bound, Space, Way
+from tokenrouter.compiler.turns import Past
 from tokenrouter.diagnostics import Diagnostic, Label
 
-# Equal for every model that has its turn at one position.
-STEADY = {"position", "prompt_tokens", "count", "share"}
 MOST_CYCLES = 32  # of them are told; a policy with more has one mistake many times
+MOST_LOOKED_AT = 1000
+MOST_WAYS = 16  # round a cycle, beyond which only rounds that are all alike are looked for
+MOST_ROUNDS = 256  # that close once are looked at
 
 
 def livelock(auto: Automaton) -> list[Diagnostic]:
@@ -44,10 +41,10 @@ def livelock(auto: Automaton) -> list[Diagnostic]:
     graph: nx.DiGraph[str] = nx.DiGraph(list(ways))
     found: list[Diagnostic] = []
     everything = whole(auto)
-    cycles = sorted(_from_first(cycle) for cycle in islice(nx.simple_cycles(graph), 1000))
+    cycles = sorted(_from_first(cycle) for cycle in islice(nx.simple_cycles(graph), MOST_LOOKED_AT))
     for cycle in cycles[:MOST_CYCLES]:
         steps = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
-        way = _possible([ways[step] for step in steps], [everything])
+        way = _endless([ways[step] for step in steps], everything)
         if way is not None:
             found.append(_livelock(cycle, way))
     return found
@@ -59,31 +56,51 @@ def _from_first(cycle: list[str]) -> tuple[str, ...]:
     return tuple(cycle[at:] + cycle[:at])
 
 
-def _possible(choices: list[list[Move]], regions: list[Region]) -> list[Move] | None:
-    """Return one rule a step such that nothing they ask of the past is contradictory; None where there is none."""
-    if not choices:
-        return []
-    for move in choices[0]:
-        asked = regions[0].space.ways(_steady(move.rule.when)) or [()]
-        left = [part for region in regions for way in asked if (part := region.part(way))]
-        rest = _possible(choices[1:], left) if left else None
-        if rest is not None:
-            return [move, *rest]
+def _endless(choices: list[list[Move]], everything: Region) -> list[Move] | None:
+    """Return one rule a step by which a position goes round and round; None where there is none."""
+    way = _closing(choices, everything)
+    if way is None and 1 < prod(map(len, choices)) <= MOST_WAYS:
+        way = _closing(choices * 2, everything)  # rounds that take turns
+    return None if way is None else way[: len(choices)]
+
+
+def _closing(choices: list[list[Move]], everything: Region) -> list[Move] | None:
+    """Return one rule a step of a round that can be gone twice, and by all that is known again and again."""
+    for way, left, past in islice(_rounds(choices, [everything], Past()), MOST_ROUNDS):
+        if not past.changed:
+            return way
+        again = [[move] for move in way]
+        if next(_rounds(again, left, past.once_more()), None) is not None:
+            return way
     return None
 
 
-def _steady(guard: Expr | None) -> Expr:
-    """Return the part of a guard that asks about the past."""
-    parts = guard.of if isinstance(guard, Every) else () if guard is None else (guard,)
-    return Every(tuple(p for p in parts if isinstance(p, Comparison) and _is_steady(p)))
+def _rounds(
+    choices: list[list[Move]], regions: list[Region], past: Past
+) -> Iterator[tuple[list[Move], list[Region], Past]]:
+    """Yield one rule a step such that nothing they ask of the past is contradictory, what is left, and the past then."""
+    if not choices:
+        yield [], regions, past
+        return
+    for move in choices[0]:
+        space = regions[0].space
+        asked, then = past.asks(move.rule.when)
+        ways = space.ways(asked)
+        ways = [()] if ways is None else [way for way in ways if not _outgrown(past, space, way)]
+        left = [part for region in regions for way in ways if (part := region.part(way))]
+        if left:
+            for rest, end, last in _rounds(choices[1:], left, then.after(move.rule)):
+                yield [move, *rest], end, last
 
 
-def _is_steady(part: Expr) -> bool:
-    leaves = [p for p in walk(part) if isinstance(p, (SignalOf, VarOf, FieldOf, ParamOf))]
-    others = [
-        p for p in walk(part) if type(p).__name__ in ("HeadOf", "Aggregate", "TokenIs", "ClassOf")
-    ]
-    return not others and all(not isinstance(p, SignalOf) or p.name in STEADY for p in leaves)
+def _outgrown(past: Past, space: Space, way: Way) -> bool:
+    """Return whether a way keeps below a bound what grows from round to round."""
+    for atom in way:
+        if isinstance(atom, Bound):
+            x, y = (past.growth(space.terms[term]) for term in (atom.x, atom.y))
+            if x > y:
+                return True
+    return False
 
 
 def _livelock(cycle: tuple[str, ...], way: list[Move]) -> Diagnostic:
