@@ -119,6 +119,77 @@ def test_a_name_that_an_import_declares_otherwise_is_told_once(tmp_path):
     assert [d.code for d in check_source(text, str(tmp_path / "p.route"))] == ["TR1006"]
 
 
+# By name: what is replaced by what, and the codes besides that of the string, which is not closed.
+UNCLOSED = {
+    "in a rule": ("when entropy > tau -> retry large", 'when token is "abc -> commit', []),
+    "in a set": ("when entropy > tau -> retry large", 'when token in {"abc, "d"} -> stop', []),
+    "last of a set": ("when entropy > tau -> retry large", 'when token in {"a", "d} -> stop', []),
+    "with the brace": ('{ use "s" }', '{ use "s }', []),
+    "without a brace": ('{ use "s" }', '{ use "s', []),
+    "without its beginning": ('{ use "s" }', '{ use s" }', []),
+    "with two braces": ("policy p {", 'head h { file "h reads small.{hidden} }\npolicy p {', []),
+    "on a line of their own": ('{ use "s" }', '{\n  use "s\n}', []),
+    "in an import": ("model small", 'import "a.route\nmodel small', ["TR1201"]),
+    "then a mistake": ("policy p {", 'test "a for p {\n at small -> commit\n}\nmodle x { use "x" }\npolicy p {', ["TR0213"]),
+    "as the last line": ("policy p {", 'test "unclosed for p { at small given entropy = 3 -> stop }\npolicy p {', []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNCLOSED)
+def test_a_string_that_is_not_closed_is_told_once(name):
+    old, new, more = UNCLOSED[name]
+    text = HEAD + PING
+    assert old in text
+
+    assert sorted(code for code, _ in found(text.replace(old, new, 1))) == sorted(["TR0102", *more])
+
+
+def test_blocks_that_an_unclosed_string_swallows_the_end_of_go_on_behind_it():
+    text = HEAD + (
+        'policy p { start small at small { when token is "abc -> retry large }\n'
+        " at large { otherwise -> comit } }\n"
+    )
+
+    assert found(text) == [("TR0102", 8), ("TR0212", 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ('}\nmodle q { use "x" }\n' + PING, ["TR0204", "TR0213"]),
+        ("}\npolcy q { start small at small { otherwise -> comit } }\n", ["TR0204", "TR0213", "TR0212"]),
+        (PING + "}\n}\nat small { otherwise -> commit }\n", ["TR0204", "TR0204", "TR0201"]),
+        ('at small { otherwise -> commit }\nmodle q { use "x" }\n' + PING, ["TR0201", "TR0213"]),
+    ],
+    ids=["a declaration", "a policy", "a second brace and a block", "behind a stray block"],
+)  # fmt: skip
+def test_what_stands_outside_all_blocks_hides_nothing_behind_it(text, codes):
+    assert [code for code, _ in found(HEAD + text)] == codes
+
+
+@pytest.mark.parametrize("rules", ["", "when entropy > 1 -> stop", "otherwise -> commit"])
+def test_a_file_that_breaks_off_lacks_only_its_braces(rules):
+    text = HEAD + "policy p { start small at small { " + rules + "\n"
+
+    [problem] = check_source(text)
+
+    assert problem.code == "TR0203"
+
+
+@pytest.mark.parametrize("word", ["at small {", "fallback small", "when entropy > 1 -> stop"])
+def test_a_statement_in_the_wrong_block_says_where_it_belongs(word):
+    [problem] = check_source(HEAD + word + "\n")
+
+    assert problem.code == "TR0201"
+    assert "stands in" in problem.help
+
+
+def test_a_property_given_twice_does_not_hide_one_that_is_missing():
+    text = (HEAD + PING).replace('small { use "s" }', "small { cost 2 cost 3 }", 1)
+
+    assert [code for code, _ in found(text)] == ["TR1113", "TR2004"]
+
+
 EDGES = {
     "empty": ("", ["TR0208"]),
     "only a comment": ("# nothing", ["TR0208"]),

@@ -96,9 +96,11 @@ class _Properties:
         self.expressions = Expressions(scope, tree, Derive(scope))
         self.by_name: dict[str, ast.Property] = {}
         self.sound = True
+        self.misspelt = False
         for item in node.properties:
             name = item.name.text
             if name not in known:
+                self.misspelt = True
                 self.wrong(
                     "TR1004",
                     f"a {type(node).__name__.lower()} has no property `{name}`",
@@ -164,7 +166,7 @@ class _Properties:
 
 def _model(scope: Scope, tree: Tree, node: ast.Model) -> hir.Model | None:
     given = _Properties(scope, tree, node, MODEL_PROPERTIES)
-    if "use" not in given.by_name and given.sound and not tree.is_lost(node.start, node.end):
+    if "use" not in given.by_name and not given.misspelt and not tree.is_lost(node.start, node.end):
         given.wrong(
             "TR1113",
             f"model `{node.name.text}` does not say which weights it uses",
@@ -194,7 +196,7 @@ def _head(scope: Scope, tree: Tree, node: ast.Head) -> hir.Head | None:
             given.by_name["python"],
             "",
         )
-    if not given.by_name.keys() & {"file", "python"} and given.sound and not lost:
+    if not given.by_name.keys() & {"file", "python"} and not given.misspelt and not lost:
         given.wrong(
             "TR1113",
             f"head `{node.name.text}` does not say where it is",
@@ -202,7 +204,7 @@ def _head(scope: Scope, tree: Tree, node: ast.Head) -> hir.Head | None:
             'add `file "head.safetensors"`',
         )
     reads = given.by_name.get("reads")
-    if reads is None and given.sound and not lost:
+    if reads is None and not given.misspelt and not lost:
         given.wrong(
             "TR1113",
             f"head `{node.name.text}` does not say what it reads",

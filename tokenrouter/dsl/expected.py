@@ -22,6 +22,13 @@ from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import did_you_mean, nearest
 from tokenrouter.dsl.table import table
 
+KINDS = (
+    "prob",
+    "count",
+    "share",
+    "number",
+    "bool",
+)  # of values, none of which is written behind one
 UNITS = ("nats", "nats^2", "%", "ms", "tokens", "tokens/s")
 ACTIONS = ("commit", "retry", "borrow", "stop")
 PLANNED = {
@@ -42,6 +49,7 @@ FORMS = {  # how a statement goes on behind its word
     "AT": "at MODEL { when CONDITION -> ACTION  otherwise -> ACTION }",
     "WHEN": "when CONDITION -> ACTION",
     "OTHERWISE": "otherwise -> ACTION",
+    "GIVEN": "at MODEL given SIGNAL = VALUE -> ACTION",
     "GUARANTEE": "guarantee share(MODEL) <= 40%",
     "ENFORCE": "enforce share(MODEL) <= 40%",
     "OBJECTIVE": "objective throughput where speed >= 20 tokens/s",
@@ -65,6 +73,7 @@ SYNONYMS = {  # words of other languages
     "halt": "stop",
     "end": "stop",
 }
+MEMBERS = {"AT", "START", "GUARANTEE", "ENFORCE", "OBJECTIVE", "FALLBACK", "TEMPLATE"}
 ARROWS = {"COLON", "THEN", "LBRACE", "ASSIGN", "COMMA"}  # what stands where `->` is meant
 _STARTS_VALUE = {"LPAR", "NUMBER", "NAME", "STRING", "TRUE", "FALSE", "SIGN"}
 _OPERATORS = {"COMPARE", "ASSIGN", "SIGN", "TIMES", "AND", "OR", "IS", "IN", "NOT", "DOT", "LPAR"}
@@ -191,6 +200,28 @@ def arrow(tokens: Tokens, token: int, closer: int | None) -> Diagnostic:
     )
 
 
+def assign(tokens: Tokens, token: int) -> Diagnostic:
+    """TR0104: `==` stands where a name is given its value."""
+    span = tokens.source.span(tokens.starts[token], tokens.end(token))
+    return Diagnostic(
+        "TR0104",
+        "error",
+        "`==` is written `=` here",
+        span,
+        help="`=` gives a value to a name, `==` compares",
+        fix=Fix("write `=`", (Edit(span, "="),), safe=True),
+    )
+
+
+def belongs(kind: str, text: str, kinds: set[str]) -> str:
+    """Return in which block a word stands that begins a statement of another list; '' where it begins none."""
+    if kind in MEMBERS and "POLICY" in kinds:
+        return f"`{text}` stands in a policy: `policy NAME {{ start MODEL  {text} ... }}`"
+    if kind in ("WHEN", "OTHERWISE") and kinds & {"POLICY", "AT"}:
+        return f"`{text}` stands in the rules of a model: `at MODEL {{ {text} ... }}`"
+    return ""
+
+
 def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
     """Return what is wrong with a token that nothing here can go on with."""
     tokens = stack.tokens
@@ -236,7 +267,7 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
             span,
             help=form(tokens, token, kinds),
         )
-    help_, fix = form(tokens, token, kinds), None
+    help_, fix = form(tokens, token, kinds) or belongs(kind, text, kinds), None
     if kind == "COMMA" and not help_:
         help_ = "nothing stands between statements but white space"
         fix = Fix("remove it", (Edit(span, ""),), safe=True)
@@ -282,5 +313,7 @@ def unit(tokens: Tokens, token: int) -> Diagnostic:
         "error",
         f"`{text}` is no unit",
         tokens.source.span(tokens.starts[token], tokens.end(token)),
-        help=did_you_mean(text, UNITS),
+        help=f"a value of the unit {text} is written without it"
+        if text in KINDS
+        else did_you_mean(text, UNITS),
     )

@@ -12,79 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import expected
 from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import nearest
-from tokenrouter.dsl.table import Table, table
+from tokenrouter.dsl.table import Table, list_states, open_states, table, through
 
 # (name of the production, children, first token, last token) -> node; an empty node has last < first.
 Build = Callable[[str, list[object], int, int], object]
 
-# Rules of which lists of statements are made; into the nearest of them the parser falls back.
-STATEMENTS = frozenset(
-    [
-        "import",
-        "model",
-        "head",
-        "param",
-        "var",
-        "signal",
-        "policy",
-        "test",
-        "start",
-        "at",
-        "claim",
-        "objective",
-        "fallback",
-        "template",
-        "rule",
-        "start_rule",
-        "property",
-        "case",
-        "share",
-    ]
-)
 # Words that begin a statement of some list; passing over tokens stops at one that the list at hand can take.
-STARTERS = frozenset(
-    [
-        "IMPORT",
-        "MODEL",
-        "HEAD",
-        "PARAM",
-        "VAR",
-        "SIGNAL",
-        "POLICY",
-        "TEST",
-        "START",
-        "AT",
-        "GUARANTEE",
-        "ENFORCE",
-        "OBJECTIVE",
-        "FALLBACK",
-        "TEMPLATE",
-        "WHEN",
-        "OTHERWISE",
-    ]
-)
+STARTERS = frozenset([
+    "IMPORT", "MODEL", "HEAD", "PARAM", "VAR", "SIGNAL", "POLICY", "TEST", "START", "AT",
+    "GUARANTEE", "ENFORCE", "OBJECTIVE", "FALLBACK", "TEMPLATE", "WHEN", "OTHERWISE",
+])  # fmt: skip
 TOP = frozenset(["IMPORT", "MODEL", "HEAD", "PARAM", "VAR", "SIGNAL", "POLICY", "TEST", "$END"])
 _ACTIONS = frozenset(["COMMIT", "RETRY", "BORROW", "STOP"])
 INSERTABLE = (
-    "ARROW",
-    "COLON",
-    "ASSIGN",
-    "RPAR",
-    "RSQB",
-    "RBRACE",
-    "LBRACE",
-    "COMMA",
-    "THEN",
-    "FOR",
-    "GIVEN",
-    "MOST",
-)
+    "ARROW", "COLON", "ASSIGN", "RPAR", "RSQB", "RBRACE", "LBRACE", "COMMA", "THEN", "FOR",
+    "GIVEN", "MOST",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +56,10 @@ class Parser:
         self.firsts = [0]
         self.lasts = [-1]
         self.problems: list[Diagnostic] = []
-        self.dropped: list[tuple[int, int]] = []
+        self.dropped = [(string, string) for string in tokens.unclosed]
+        self.passed = (
+            False  # the last mistake was a token that was passed over, and what follows is sound
+        )
         self.inserted: set[int] = set()  # before these tokens a `{` was told to be missing
 
     def run(self) -> Parsed:
@@ -120,8 +71,9 @@ class Parser:
             token = real[at]
             action = rows[states[-1]].get(kinds[token])
             if action is None:
+                self.passed = False
                 at = self._recover(at, quiet=at == last_error)
-                last_error = at
+                last_error = -1 if self.passed else at
             elif action > 0:
                 states.append(action)
                 self.values.append(token)
@@ -131,7 +83,7 @@ class Parser:
             elif action == 0:
                 return Parsed(self.values[1], self.problems, self.dropped)
             elif productions[-1 - action].renames:
-                states[-1] = _through(states[-2], states[-1], kinds[token])
+                states[-1] = through(states[-2], states[-1], kinds[token])
             else:
                 self._reduce(-1 - action, token)
 
@@ -143,7 +95,7 @@ class Parser:
             if action is None or action >= 0:
                 return action
             if self.table.productions[-1 - action].renames:
-                states[-1] = _through(states[-2], states[-1], kind)
+                states[-1] = through(states[-2], states[-1], kind)
             else:
                 self._reduce(-1 - action, token)
 
@@ -209,7 +161,9 @@ class Parser:
         real, kinds = self.tokens.real, self.tokens.kinds
         token = real[at]
         self._finish_complete(token)
-        if kinds[token] in TOP and self._close(token):
+        if not quiet and self._after_unclosed(at):
+            return self._end_line(at)
+        if kinds[token] in TOP and self._close(at):
             return at
         if quiet or self._after_stray(token):
             return self._skip(at)
@@ -217,7 +171,47 @@ class Parser:
             return at if kinds[token] != "STRAY" else at + 1
         opened = bool(self._open(0))
         self.problems.append(expected.unexpected(self, token, opened))
+        if kinds[token] == "RBRACE" and not opened and self.states[-1] in list_states():
+            self.passed = True
+            self.dropped.append((token, token))
+            return at + 1
         return self._skip(at)
+
+    def _after_unclosed(self, at: int) -> bool:
+        """Return whether a string before a token is not closed, or is of a row of quotes of which one is missing."""
+        real, tokens = self.tokens.real, self.tokens
+        before = real[at - 1] if at else -1
+        if before in tokens.unclosed or real[at] in tokens.unclosed:
+            return True
+        later = [string for string in tokens.unclosed if string > before]
+        if before < 0 or tokens.kinds[before] != "STRING" or not later:
+            return False
+        return self._one_line(before, later[0])
+
+    def _one_line(self, first: int, last: int) -> bool:
+        text = self.tokens.source.text[self.tokens.starts[first] : self.tokens.starts[last]]
+        return "\n" not in text and "\r" not in text
+
+    def _end_line(self, at: int) -> int:
+        """Drop the statement of a string that is not closed, and close the blocks that its line would have closed."""
+        real, tokens = self.tokens.real, self.tokens
+        string = next(s for s in tokens.unclosed if s >= real[at - 1])
+        while real[at] <= string:
+            at += 1
+        text, token = tokens.text(string), real[at]
+        cut = self._cut()
+        closed = text.count("}") - text.count("{") - len(self._open(cut + 1))
+        if closed < 0 and "{" in text:
+            return self._skip(at, -closed)
+        self._drop(cut, token, token)
+        while self.accepts(["RBRACE"]):
+            if closed <= 0 and (
+                self.accepts([tokens.kinds[token]]) or not self._one_line(self._open(0)[-1], string)
+            ):
+                break
+            self._insert("RBRACE", token)
+            closed -= 1
+        return at
 
     def _after_stray(self, token: int) -> bool:
         """Return whether what was passed over, and told, stands right before a token."""
@@ -233,7 +227,9 @@ class Parser:
         coming = kinds[real[at + 1]] if at + 1 < len(real) else "$END"
         text = self.tokens.text(token)
         number = at > 0 and kind == "NAME" and kinds[real[at - 1]] == "NUMBER"
-        if number and (real[at - 1] == token - 1 or self.accepts(["NATS"])):
+        unit = text in expected.KINDS or nearest(text, expected.UNITS) is not None
+        unit = (unit and coming not in ("NAME", "STRING")) or self.accepts(["NATS"])
+        if number and (unit or real[at - 1] == token - 1):
             self.problems.append(expected.unit(self.tokens, token))
             kinds[token] = "STRAY"
             return True
@@ -253,6 +249,10 @@ class Parser:
             kinds[token] = "ARROW"
             if closer is not None:
                 real.remove(closer)
+            return True
+        if text == "==" and self.accepts(["ASSIGN", coming]):
+            self.problems.append(expected.assign(self.tokens, token))
+            kinds[token] = "ASSIGN"
             return True
         missing = [sign for sign in INSERTABLE if self.accepts([sign, kind])]
         if "ASSIGN" in missing and self.accepts(["COMPARE"]):
@@ -304,7 +304,7 @@ class Parser:
     def _open(self, cut: int) -> list[int]:
         """Return the `{` that are not closed yet, from a place of the stack on."""
         pairs = zip(self.states[cut:], self.firsts[cut:], strict=True)
-        return [first for state, first in pairs if state in _open_states()]
+        return [first for state, first in pairs if state in open_states()]
 
     def _finish_complete(self, token: int) -> None:
         """Reduce what is complete whatever follows, so that a closed block is not taken for an open one."""
@@ -319,28 +319,40 @@ class Parser:
                 return
             self._reduce(-1 - action, token)
 
-    def _close(self, token: int) -> bool:
+    def _close(self, at: int) -> bool:
         """Close every open block before a word that only stands outside all of them; return whether that fits."""
-        braces = self._open(0)
+        braces, token = self._open(0), self.tokens.real[at]
         kind = self.tokens.kinds[token]
         if not braces or not self.accepts(["RBRACE"] * len(braces) + [kind]):
             return False
         told = [brace for brace in braces if brace not in self.inserted]
         if told:
             self.problems.append(expected.unclosed(self.tokens, told, token))
+        last = self.tokens.real[at - 1]
+        self.dropped.append((last + 1, last))  # what the blocks lack may stand in what is missing
         for _ in braces:
             self._insert("RBRACE", token)
         return True
 
-    def _skip(self, at: int) -> int:
+    def _cut(self) -> int:
+        """Return the place of the nearest list of statements on the stack."""
+        cut = len(self.states) - 1
+        while cut and self.states[cut] not in list_states():
+            cut -= 1
+        return cut
+
+    def _drop(self, cut: int, start: int, token: int) -> None:
+        """Cut the stack back to a list: what is not in it is dropped, with what stands from `start` to a token."""
+        first = self.firsts[cut + 1] if cut + 1 < len(self.states) else start
+        for stack in (self.states, self.values, self.firsts, self.lasts):
+            del stack[cut + 1 :]
+        self.dropped.append((first, token - 1))
+
+    def _skip(self, at: int, depth: int | None = None) -> int:
         """Cut the stack back to a list of statements and pass over tokens up to one that it can go on with."""
         real, kinds = self.tokens.real, self.tokens.kinds
-        cut = len(self.states) - 1
-        while cut and self.states[cut] not in _list_states():
-            cut -= 1
-        depth = len(self._open(cut + 1))
-        first = self.firsts[cut + 1] if cut + 1 < len(self.states) else real[at]
-        start = at
+        cut, start = self._cut(), at
+        depth = len(self._open(cut + 1)) if depth is None else depth
         while kinds[real[at]] != "$END":
             kind = kinds[real[at]]
             if kind in TOP and self._fits_outside(cut, kind):
@@ -349,42 +361,17 @@ class Parser:
             most = kind == "AT" and kinds[real[at + 1]] == "MOST"
             if depth == 0 and starts and not most and self.accepts([kind], self.states[: cut + 1]):
                 break
+            ended = depth == 1 and kind == "RBRACE" and not self._open(0)
             depth = max(0, depth + (kind == "LBRACE") - (kind == "RBRACE"))
             at += 1
-        del (
-            self.states[cut + 1 :],
-            self.values[cut + 1 :],
-            self.firsts[cut + 1 :],
-            self.lasts[cut + 1 :],
-        )
-        self.dropped.append((first, real[at] - 1))
+            if ended and kinds[real[at]] == "NAME" == kinds[real[at + 1]]:  # a word misspelt
+                self.passed = True
+                break
+        self._drop(cut, real[start], real[at])
         return at
 
     def _fits_outside(self, cut: int, kind: str) -> bool:
         """Return whether a word of the top level fits once every block below the cut is closed."""
         states = self.states[: cut + 1]
-        opened = sum(state in _open_states() for state in states)
+        opened = sum(state in open_states() for state in states)
         return self.accepts(["RBRACE"] * opened + [kind], states)
-
-
-@cache
-def _through(below: int, state: int, kind: str) -> int:
-    """Return the state on top once a value has gone through every rule of which it is the whole."""
-    rows, productions = table().states, table().productions
-    action = rows[state].get(kind)
-    while action is not None and action < 0 and productions[-1 - action].renames:
-        state = rows[below][productions[-1 - action].origin]
-        action = rows[state].get(kind)
-    return state
-
-
-@cache
-def _open_states() -> frozenset[int]:
-    """Return the states that are entered by shifting `{`."""
-    return frozenset(row["LBRACE"] for row in table().states if row.get("LBRACE", -1) > 0)
-
-
-@cache
-def _list_states() -> frozenset[int]:
-    """Return the states in which a statement of some list can begin."""
-    return frozenset(i for i, row in enumerate(table().states) if not STATEMENTS.isdisjoint(row))

@@ -9,7 +9,7 @@ Reports: TR0101 stray character, TR0102 string not closed, TR0104 a sign of anot
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 from unicodedata import category
@@ -25,6 +25,11 @@ FOREIGN = {
     "=>": "->",
     "<>": "!=",
     "=<": "<=",
+    "- >": "->",
+    "> =": ">=",
+    "< =": "<=",
+    "= =": "==",
+    "! =": "!=",
     "===": "==",
     "!==": "!=",
     "→": "->",
@@ -56,6 +61,7 @@ class Tokens:
     kinds: list[str]
     starts: list[int]
     real: list[int]  # tokens that the parser sees: all but white space, comments and strays
+    unclosed: list[int] = field(default_factory=list)  # strings that end with their line
 
     def text(self, token: int) -> str:
         """Return a token as written."""
@@ -84,7 +90,7 @@ def _patterns() -> dict[str, str]:
         "NUMBER": patterns["NUMBER"],
         "STRING": patterns["STRING"],
         "COMMENT": patterns["COMMENT"],
-        "FOREIGN": "===|!==|&&|\\|\\||=>|=<|<>|!(?!=)|[−–—]>|"
+        "FOREIGN": "[><=!] =(?![=>])|- >(?!=)|===|!==|&&|\\|\\||=>|=<|<>|!(?!=)|[−–—]>|"
         + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
         "REMARK": r"//[^\r\n]*|/\*(?s:.*?)\*/",
         "COMPARE": patterns["COMPARE"],
@@ -133,9 +139,15 @@ def tokenize(source: Source) -> tuple[Tokens, list[Diagnostic]]:
     starts = list(accumulate(map(len, texts), initial=0))
     odd = [] if ODD.isdisjoint(kinds) else [i for i, k in enumerate(kinds) if k in ODD]
     kinds.append("$END")
+    unclosed = [i for i in odd if kinds[i] == "OPEN" and not _other_quotes(texts[i])]
     problems = _settle(source, kinds, starts, odd)
     real = [i for i, kind in enumerate(kinds) if kind not in TRIVIA]
-    return Tokens(source, kinds, starts, real), problems
+    return Tokens(source, kinds, starts, real, unclosed), problems
+
+
+def _other_quotes(text: str) -> bool:
+    """Return whether a string is closed by a quotation mark that is not ours."""
+    return len(text) > 1 and text[0] != '"' and text[-1] in "'”“"
 
 
 def _settle(
@@ -219,7 +231,7 @@ def _odd(source: Source, kind: str, start: int, end: int, ours: str) -> Diagnost
             span,
             help="names are made of the letters a-z, digits and `_`",
         )
-    if kind == "OPEN" and len(text) > 1 and text[0] != '"' and text[-1] in "'”“":
+    if kind == "OPEN" and _other_quotes(text):
         inner = text[1:-1].replace('"', '\\"')
         return Diagnostic(
             "TR0104",

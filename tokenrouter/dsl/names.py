@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from tokenrouter.diagnostics import Span
+from tokenrouter.diagnostics import Edit, Fix, Span
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.fitting import unescape
 from tokenrouter.dsl.parse import Tree
@@ -124,6 +124,10 @@ class Names:
                 self.found.add("TR1104", f"`{name}` is a {entry.kind} and takes no arguments", span)
             return self.poison(node)
         kind = SIGNALS[name]
+        if not kind.args:
+            fix = Fix(f"write `{name}`", (Edit(span, name),), safe=False)
+            self.found.add("TR1104", f"`{name}` takes no arguments", span, fix=fix)
+            return self.poison(node)
         if len(node.arguments) != len(kind.args):
             self.found.add("TR1104", f"`{name}` is written `{usage(name)}`", span)
             return self.poison(node)

@@ -72,6 +72,8 @@ def parse(source: Source) -> Tree:
             (tokens.starts[first], tokens.end(last) if last >= first else tokens.starts[first])
         )
         lost_names |= {tokens.text(i) for i in range(first, last + 1) if tokens.kinds[i] == "NAME"}
+    for string in tokens.unclosed:
+        lost_names |= set(re.findall(r"[A-Za-z_]\w*", tokens.text(string)))
     found = sorted([*problems, *parsed.problems], key=lambda d: d.span.start)
     return Tree(source, tokens, parsed.tree, tuple(found), tuple(lost), frozenset(lost_names))
 

@@ -11,6 +11,13 @@ from functools import cache
 from pkgutil import get_data  # importlib.resources would bring in tempfile, zipfile and lzma
 from typing import Any, NamedTuple
 
+# Rules of which lists of statements are made; into the nearest of them the parser falls back.
+STATEMENTS = frozenset([
+    "import", "model", "head", "param", "var", "signal", "policy", "test", "start", "at",
+    "claim", "objective", "fallback", "template", "rule", "start_rule", "property", "case",
+    "share",
+])  # fmt: skip
+
 
 class Production(NamedTuple):
     """One alternative of a rule, and which of its children a reduction hands on."""
@@ -52,3 +59,26 @@ def table() -> Table:
         ),
         tuple(raw["states"]),
     )
+
+
+@cache
+def through(below: int, state: int, kind: str) -> int:
+    """Return the state on top once a value has gone through every rule of which it is the whole."""
+    rows, productions = table().states, table().productions
+    action = rows[state].get(kind)
+    while action is not None and action < 0 and productions[-1 - action].renames:
+        state = rows[below][productions[-1 - action].origin]
+        action = rows[state].get(kind)
+    return state
+
+
+@cache
+def open_states() -> frozenset[int]:
+    """Return the states that are entered by shifting `{`."""
+    return frozenset(row["LBRACE"] for row in table().states if row.get("LBRACE", -1) > 0)
+
+
+@cache
+def list_states() -> frozenset[int]:
+    """Return the states in which a statement of some list can begin."""
+    return frozenset(i for i, row in enumerate(table().states) if not STATEMENTS.isdisjoint(row))
