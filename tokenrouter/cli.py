@@ -3,7 +3,8 @@
 A verb is a module of `tokenrouter.commands` with `NAME`, `HELP`, `configure(parser)` and `run(args) -> int`. It is
 imported only when it is asked for, and imports what is heavy inside `run`.
 
-Exit status: 0 done, 1 the user's files or machine are wrong (one line on stderr, or diagnostics), 2 wrong usage,
+Exit status: 0 done, 1 the user's files or machine are wrong (one line on stderr, or diagnostics), 2 wrong usage, or a file
+named in it that cannot be read,
 130 interrupted.
 """
 

@@ -6,7 +6,7 @@
     └── ...                     each package derives its own, beside the code that raises it
 
 A message says what is wrong, where, and how to mend it: lower case, no full stop, no line break, user text in
-backticks. `trc` prints it on stderr and exits with 1; the server turns it into an OpenAI-shaped error.
+backticks. `trc` prints it on stderr and exits with 1, or 2 for a UsageError; the server turns it into an OpenAI-shaped error.
 Problems of a policy are diagnostics (`tokenrouter.diagnostics`), problems of ours are asserts.
 """
 
@@ -16,4 +16,4 @@ class TokenRouterError(Exception):
 
 
 class UsageError(TokenRouterError):
-    """The arguments of a command are wrong in a way that only the verb can tell; exit status 2."""
+    """The arguments of a command are wrong in a way that only the verb can tell, or name what cannot be read; exit status 2."""

@@ -107,3 +107,25 @@ def test_importing_the_package_and_asking_for_help_loads_nothing_heavy():
 def test_the_package_has_no_attribute_that_it_does_not_name():
     with pytest.raises(AttributeError, match="has no attribute 'compiel'"):
         tokenrouter.compiel  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check", "no.route"), ("fmt", "no.route"), ("fmt", "x.py"), ("compile", "no.route"), ("test", "no.route"),
+        ("graph", "no.route"), ("graph", "no.json"), ("explain", "no.json"), ("explain", "TR9999"),
+        ("decompile", "no.json"), ("diff", "no.json", "no.json"), ("head", "show", "no.safetensors"),
+        ("simulate", "no.json", "--rate", "1"), ("profile", "no.json", "-o", "profile.json"),
+        ("compile", "latin.route"), ("decompile", "latin.route"), ("head", "show", "latin.route"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_cannot_be_read_is_status_2_and_one_line(args, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin.route").write_bytes(b"\xff\xfe")
+
+    assert cli.main(list(args)) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"trc {args[0]}: ") and err.count("\n") == 1

@@ -135,7 +135,7 @@ def compile_error(bench, text, capsys):
 
 
 def test_a_missing_policy_file_is_told_in_a_line(tmp_path, capsys):
-    assert trc("compile", tmp_path / "none.route") == 1
+    assert trc("compile", tmp_path / "none.route") == 2
     err = capsys.readouterr().err
     assert "none.route" in err and len(err.splitlines()) == 1
 

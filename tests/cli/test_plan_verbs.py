@@ -32,7 +32,7 @@ def test_explain_prints_the_page(plan, file, capsys):
 
 
 def test_explain_of_what_is_no_plan_is_one_line(tmp_path, capsys):
-    assert cli.main(["explain", str(tmp_path / "plan.json")]) == 1
+    assert cli.main(["explain", str(tmp_path / "plan.json")]) == 2
     assert capsys.readouterr().err == (
         f"trc explain: {tmp_path / 'plan.json'}: no such plan; `trc compile` writes one\n"
     )
@@ -64,7 +64,7 @@ def test_an_svg_holds_every_box_and_every_text(plan):
 def test_graph_writes_a_file_and_refuses_an_unknown_model(file, tmp_path, capsys):
     assert cli.main(["graph", str(file), "--format", "svg", "-o", str(tmp_path / "g.svg")]) == 0
     assert (tmp_path / "g.svg").read_text().startswith("<svg ")
-    assert cli.main(["graph", str(file), "--tasks", "larg"]) == 1
+    assert cli.main(["graph", str(file), "--tasks", "larg"]) == 2
     assert capsys.readouterr().err.endswith("no model `larg`; there are `small`, `large`\n")
 
 
@@ -121,7 +121,7 @@ def test_explain_prints_the_page_of_a_code(code, capsys):
 
 
 def test_an_unknown_code_is_told_in_a_line(capsys):
-    assert cli.main(["explain", "TR2399"]) == 1
+    assert cli.main(["explain", "TR2399"]) == 2
     err = capsys.readouterr().err
     assert err.startswith("trc explain: there is no code `TR2399`") and len(err.splitlines()) == 1
 

@@ -113,9 +113,9 @@ def run(args: argparse.Namespace) -> int:
         key = args.api_key or os.environ.get(KEY_VARIABLE) or None
         work = course.against_url(settings, args.target, key, _tell)
     else:
-        from tokenrouter.plan.io import read
+        from tokenrouter.plan.io import named
 
-        plan = read(args.target)
+        plan = named(args.target)
         settings = _settings(args, plan)
         if args.baseline:
             _check_baseline(plan)

@@ -22,9 +22,9 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tokenrouter.compiler.decompile import decompile
-    from tokenrouter.plan.io import read
+    from tokenrouter.plan.io import named
 
-    text = decompile(read(args.plan))
+    text = decompile(named(args.plan))
     if args.python:
         from tokenrouter.compiler.python_text import python_text
         from tokenrouter.dsl.load import parse_text

@@ -26,15 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the differences."""
     from tokenrouter.compiler.changes import places
-    from tokenrouter.errors import UsageError
     from tokenrouter.plan.diff import difference, encode
     from tokenrouter.plan.diff_text import text
-    from tokenrouter.plan.io import PlanError, read
+    from tokenrouter.plan.io import named
 
-    try:
-        old, new = read(args.old), read(args.new)
-    except PlanError as error:
-        raise UsageError(str(error)) from None
+    old, new = named(args.old), named(args.new)
     told = difference(old, new, places(old, new))
     print(encode(told) if args.json else text(told), end="")
     return 0 if told.same_meaning else 1

@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the page."""
     if re.fullmatch(r"[Tt][Rr]\d+", args.what):
         return _code(args.what.upper())
-    from tokenrouter.plan.io import read
+    from tokenrouter.plan.io import named
     from tokenrouter.plan.show import show
 
-    plan = read(args.what)
+    plan = named(args.what)
     if args.kernel:
         return _kernels(plan)
     if args.analyze is None:
@@ -66,12 +66,12 @@ def _code(code: str) -> int:
     from tokenrouter.diagnostics import CODES
     from tokenrouter.dsl.nearest import nearest
     from tokenrouter.dsl.pages import page
-    from tokenrouter.errors import TokenRouterError
+    from tokenrouter.errors import UsageError
 
     text = page(code)
     if text is None:
         near = nearest(code, CODES)
         hint = f"; did you mean `{near}`?" if near else ""
-        raise TokenRouterError(f"there is no code `{code}`{hint}")
+        raise UsageError(f"there is no code `{code}`{hint}")
     print(text, end="" if text.endswith("\n") else "\n")
     return 0

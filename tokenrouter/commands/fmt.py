@@ -46,7 +46,7 @@ def _file(name: str, args: argparse.Namespace) -> int:
         print(
             f"trc fmt: `{name}` is Python; lay it out with a formatter of Python", file=sys.stderr
         )
-        return 1
+        return 2
     shown, old = read_input(name)
     tree = parse(Source.of(shown, old))
     if tree.problems:

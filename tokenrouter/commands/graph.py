@@ -52,18 +52,18 @@ def run(args: argparse.Namespace) -> int:
 def _of_plan(args: argparse.Namespace) -> str:
     from tokenrouter.errors import UsageError
     from tokenrouter.plan.graph import tasks, transitions
-    from tokenrouter.plan.io import PlanError, read
+    from tokenrouter.plan.io import named
 
     if args.policy is not None or args.format == "json":
         what = "--policy" if args.policy is not None else "--format json"
         raise UsageError(f"`{what}` goes with a policy file, and `{args.file}` is read as a plan")
-    plan = read(args.file)
+    plan = named(args.file)
     if args.tasks is None:
         return _drawn(transitions(plan), args.format)
     names = [model.name for model in plan.models]
     if args.tasks not in names:
         known = ", ".join(f"`{name}`" for name in names)
-        raise PlanError(f"{args.file}: no model `{args.tasks}`; there are {known}")
+        raise UsageError(f"{args.file}: no model `{args.tasks}`; there are {known}")
     return _drawn(tasks(plan, names.index(args.tasks)), args.format)
 
 

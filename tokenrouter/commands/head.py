@@ -41,10 +41,8 @@ def _number(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Convert or show."""
-    from tokenrouter.models.head import read_head
-
     if args.verb == "show":
-        print(describe(read_head(args.file)))
+        print(describe(_named(args.file)))
         return 0
     from tokenrouter.runtime.model.head_convert import convert
 
@@ -57,6 +55,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("declare it with `reads MODEL.{hidden}`, and ask `head < threshold`")
     return 0
+
+
+def _named(file: Path) -> HeadFile:
+    """Return the head that an argument names; raises UsageError."""
+    from tokenrouter.errors import UsageError
+    from tokenrouter.models.head import HeadFileError, read_head
+
+    try:
+        return read_head(file)
+    except HeadFileError as error:
+        raise UsageError(str(error)) from None
 
 
 def describe(head: HeadFile) -> str:

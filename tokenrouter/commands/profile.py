@@ -72,11 +72,11 @@ def run(args: argparse.Namespace) -> int:
     """Measure and write."""
     import sys
 
-    from tokenrouter.plan.io import read
+    from tokenrouter.plan.io import named
     from tokenrouter.profile.io import ProfileError, write
     from tokenrouter.profile.prompts import read_prompts, shipped
 
-    plan = read(args.plan)
+    plan = named(args.plan)
     if not args.output.resolve().parent.is_dir():  # better told now than after minutes
         raise ProfileError(f"{args.output}: cannot be written: its directory does not exist")
     prompts = shipped() if args.prompts is None else read_prompts(args.prompts)

@@ -99,11 +99,11 @@ def speed(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and print."""
-    from tokenrouter.plan.io import read
+    from tokenrouter.plan.io import named
     from tokenrouter.profile.io import read as read_profile
     from tokenrouter.simulate.setup import prepare
 
-    plan = read(args.plan)
+    plan = named(args.plan)
     setup = prepare(
         plan,
         None if args.profile is None else read_profile(args.profile),

@@ -11,12 +11,12 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from tokenrouter.diagnostics import Span
-from tokenrouter.errors import TokenRouterError
+from tokenrouter.errors import UsageError
 
 _BREAK = re.compile(r"\r\n|\n|\r")
 
 
-class SourceError(TokenRouterError):
+class SourceError(UsageError):
     """A policy file that cannot be read."""
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tokenrouter.errors import TokenRouterError
+from tokenrouter.errors import TokenRouterError, UsageError
 from tokenrouter.plan.layout import layout
 from tokenrouter.plan.structs import MIN_READER, PLAN_VERSION, Plan
 from tokenrouter.plan.verify import verify
@@ -49,6 +49,14 @@ def read(path: str | Path) -> Plan:
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror}") from None
     return decode(data, str(path))
+
+
+def named(path: str | Path) -> Plan:
+    """Return the plan that an argument names; raises UsageError."""
+    try:
+        return read(path)
+    except PlanError as error:
+        raise UsageError(str(error)) from None
 
 
 def decode(data: bytes, name: str = "plan") -> Plan:
