@@ -200,3 +200,89 @@ def test_a_given_token_answers_every_question_about_tokens_and_classes(given, gu
     made = hir.Case("small", (hir.Given(given, True),), COMMIT)
 
     assert outcome(policy(made, small=small)).got == got
+
+
+K = hir.ParamRef("k", "count")
+
+
+def borrowing(most, keep=False):
+    return hir.Action(keep, hir.Borrow("large", most))
+
+
+def total(left, right):
+    made = (hir.Const(float(x), "count") if isinstance(x, int) else x for x in (left, right))
+    return hir.Arith("+", *made, "count")
+
+
+def lending(expect, *given):
+    """Return the outcome of a case where `small` borrows `k + 1` tokens, k being 3."""
+    small = (rule(None, borrowing(total(K, 1)), "otherwise -> borrow large for k + 1"),)
+    made = policy(hir.Case("small", given, expect), small=small)
+    return outcome(replace(made, params=(*made.params, hir.Param("k", "count", 3.0))))
+
+
+@pytest.mark.parametrize(
+    ("length", "given"),
+    [
+        (total(K, 1), ()),
+        (total(1, K), ()),
+        (hir.Const(4.0, "count"), ()),
+        (total(2, 2), ()),
+        (hir.Const(7.0, "count"), (hir.Given(K, 6.0),)),
+        (total(K, 1), (hir.Given(K, 6.0),)),
+    ],
+)
+def test_the_length_of_a_stay_is_compared_by_its_worth(length, given):
+    assert lending(borrowing(length), *given).passed
+
+
+@pytest.mark.parametrize(
+    ("expect", "given", "here"),
+    [
+        (borrowing(hir.Const(5.0, "count")), (), ", here 4"),
+        (borrowing(hir.Const(4.0, "count")), (hir.Given(K, 6.0),), ", here 7"),
+        (borrowing(hir.Const(4.0, "count"), keep=True), (), ", here 4"),
+        (COMMIT, (), ""),
+    ],
+)
+def test_a_stay_of_another_worth_fails_and_tells_the_worth(expect, given, here):
+    found = lending(expect, *given)
+
+    assert (found.passed, found.got) == (False, f"borrow large for k + 1{here}")
+
+
+def test_what_a_rule_sets_is_compared_by_its_worth():
+    turns = hir.VarRef("turns", "count")
+    sets = (hir.Assign("turns", total(turns, K)),)
+    small = (rule(None, hir.Action(True, hir.Stay(), sets), ""),)
+
+    def passed(worth):
+        expect = hir.Action(True, hir.Stay(), (hir.Assign("turns", hir.Const(worth, "count")),))
+        made = policy(hir.Case("small", (hir.Given(turns, 4.0),), expect), small=small)
+        more = (*made.params, hir.Param("k", "count", 3.0))
+        return outcome(replace(made, params=more, vars=(hir.Var("turns", "count", 0.0),))).passed
+
+    assert passed(7.0)
+    assert not passed(6.0)
+
+
+@pytest.mark.parametrize(
+    ("mean", "got"), [(3.0, "nothing, since the case does not give `margin`"), (1.0, "commit")]
+)
+def test_a_window_that_is_given_is_not_asked_for_its_signal(mean, got):
+    window = hir.Window("mean", ENTROPY, 8, "nats")
+    when = hir.AllOf((gt(window, 2.0), gt(MARGIN, 0.1)))
+    small = (rule(when, RETRY, "when ..."), rule(None, COMMIT, ""))
+
+    found = outcome(policy(hir.Case("small", (hir.Given(window, mean),), COMMIT), small=small))
+
+    assert found.got == got
+
+
+def test_only_what_is_open_of_a_guard_is_asked_for():
+    when = hir.AllOf((hir.AnyOf((gt(ENTROPY, 2.0), gt(POSITION, 4.0))), gt(MARGIN, 0.1)))
+    small = (rule(when, RETRY, "when ..."), rule(None, COMMIT, ""))
+
+    found = outcome(policy(case("small", RETRY, entropy=3.0), small=small))
+
+    assert found.got == "nothing, since the case does not give `margin`"

@@ -9,14 +9,20 @@ from pathlib import Path
 from tokenrouter.compiler import pipeline
 from tokenrouter.compiler.ir import Automaton
 from tokenrouter.compiler.lower import lower
+from tokenrouter.compiler.supposed import supposed
 from tokenrouter.diagnostics import Diagnostic, PolicyError
 from tokenrouter.dsl import hir
 
 
 def analyse(policy: hir.Policy) -> list[Diagnostic]:
-    """Return everything that the passes find in a resolved policy, in source order."""
-    _, found = pipeline.run(lower(policy))
-    return found
+    """Return everything that the passes find in a resolved policy and its tests, in source order."""
+    return _found(policy)[1]
+
+
+def _found(policy: hir.Policy) -> tuple[Automaton, list[Diagnostic]]:
+    raw = lower(policy)
+    auto, found = pipeline.run(raw)
+    return auto, found + supposed(raw, policy)
 
 
 def complete(
@@ -59,7 +65,7 @@ def _heads(resolved: hir.Resolved) -> list[Diagnostic]:
 
 def analysed(resolved: hir.Resolved) -> tuple[Automaton, list[Diagnostic]]:
     """Return the IR of a file's one policy after all passes, and the warnings; raises PolicyError."""
-    auto, found = pipeline.run(lower(resolved.only()))
+    auto, found = _found(resolved.only())
     refuse(resolved, found)
     return auto, found
 

@@ -9,8 +9,8 @@ classes (no given text is taken for a control token: say `class is special`). A 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tokenrouter.compiler import ir, programs
@@ -19,12 +19,16 @@ from tokenrouter.compiler.expr import (
     ClassOf,
     Every,
     Expr,
+    FieldOf,
     Lit,
+    ParamOf,
     SignalOf,
     TokenIs,
+    VarOf,
     children,
-    walk,
+    rewrite,
 )
+from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.ir import Automaton, action
 from tokenrouter.compiler.lower import lower_expr, lower_go
 from tokenrouter.compiler.unknown import Found, values
@@ -99,14 +103,62 @@ def _at(auto: Automaton, routes: list[s.Program], test: hir.Test, case: hir.Case
         passed = not fired.missing and expected == "commit"
         return Outcome(test.name, case, passed, expected, fired.missing or "commit")
     rule = rules[fired.rule]
-    sets = {ir.Assign(item.var, lower_expr(item.value)) for item in case.expect.sets}
+    known = _known(auto, case)
+    sets = _assigned(known, (ir.Assign(i.var, lower_expr(i.value)) for i in case.expect.sets))
     passed = (
-        rule.keep == case.expect.keep and rule.go == go and (not sets or sets == set(rule.sets))
+        rule.keep == case.expect.keep
+        and _same_go(known, rule.go, go)
+        and (not sets or sets == _assigned(known, rule.sets))
     )
-    got = action(rule.keep, rule.go) + "".join(f" set {item}" for item in rule.sets if sets)
+    got = action(rule.keep, rule.go)
+    if isinstance(rule.go, ir.Borrow) and isinstance(go, ir.Borrow) and not passed:
+        most = _worked_out(known, rule.go.most)
+        here = isinstance(most, Lit) and not isinstance(rule.go.most, Lit)
+        got += f", here {most}" if here else ""
+    got += "".join(f" set {item}" for item in rule.sets if sets)
     return Outcome(
         test.name, case, passed, expected, got, fired.rule, rule.span, rule.text, rule.source
     )
+
+
+def _known(auto: Automaton, case: hir.Case) -> dict[Expr, Lit]:
+    """Return what params, vars, request fields and signals are known to be in a case."""
+    known: dict[Expr, Value] = {ParamOf(d.name, d.unit): d.value for d in auto.params}
+    known |= {VarOf(d.name, d.unit): d.value for d in auto.vars}
+    known |= {lower_expr(item.of): item.value for item in case.given}
+    known |= dict(_counts(known))
+    return {
+        term: Lit(value if isinstance(value, (bool, str)) else float(value), "")
+        for term, value in known.items()
+    }
+
+
+def _worked_out(known: dict[Expr, Lit], expr: Expr) -> Expr:
+    """Return an expression with what is known put in and folded; two of equal worth are then alike."""
+
+    def put_in(part: Expr) -> Expr:
+        if isinstance(part, Lit):
+            return replace(part, unit="")
+        if isinstance(part, FieldOf):
+            part = known.get(part, Lit(part.default, ""))
+        found = fold_one(known.get(part, part))
+        return replace(found, unit="") if isinstance(found, Lit) else found
+
+    return rewrite(expr, put_in)
+
+
+def _same_go(known: dict[Expr, Lit], one: ir.Go, other: ir.Go) -> bool:
+    """Return whether two actions hand the request on alike, here: a stay of `k + 1` is one of 4 where k is 3."""
+    match one, other:
+        case ir.Borrow(), ir.Borrow():
+            lengths = {_worked_out(known, one.most), _worked_out(known, other.most)}
+            return replace(one, most=other.most) == other and len(lengths) == 1
+        case _:
+            return one == other
+
+
+def _assigned(known: dict[Expr, Lit], sets: Iterable[ir.Assign]) -> set[ir.Assign]:
+    return {replace(item, value=_worked_out(known, item.value)) for item in sets}
 
 
 def _start(auto: Automaton, test: hir.Test, case: hir.Case) -> Outcome:
@@ -204,7 +256,7 @@ def _decide(
             most = found[rule.go.most]
             holds = None if most is None else float(most) >= 1.0
         if holds is None:
-            return _Fired(None, _missing(auto, nodes, given, written[index]))
+            return _Fired(None, _missing(auto, nodes, found, written[index]))
         if holds:
             return _Fired(index)
     return _Fired(None)  # even `otherwise` was a borrow below 1
@@ -246,17 +298,21 @@ def _parts(rule: ir.Rule | ir.StartRule) -> Iterator[Expr]:
 
 
 def _missing(
-    auto: Automaton, nodes: list[s.Node], given: dict[int, Value], rule: ir.Rule | ir.StartRule
+    auto: Automaton, nodes: list[s.Node], found: list[Found], rule: ir.Rule | ir.StartRule
 ) -> str:
     """Return what a case would have to give for a rule to be decided."""
     asked = list(_parts(rule))
     asked += [rule.go.most] if isinstance(rule.go, ir.Borrow) else []
     places = programs.index(auto)
-    leaves = {
-        str(part): None
-        for expr in asked
-        for part in walk(expr)
-        if not children(part)  # a window holds this step where only its signal is given
-        if programs.find(places, nodes, part) not in given and not isinstance(part, Lit)
-    }
+
+    def unknown(expr: Expr) -> Iterator[Expr]:
+        at = programs.find(places, nodes, expr)
+        if isinstance(expr, Lit) or (at is not None and found[at] is not None):
+            return
+        if not children(expr):
+            yield expr
+        for part in children(expr):  # a window holds this step where only its signal is given
+            yield from unknown(part)
+
+    leaves = dict.fromkeys(str(part) for expr in asked for part in unknown(expr))
     return "nothing, since the case does not give " + ", ".join(f"`{leaf}`" for leaf in leaves)
