@@ -4,8 +4,7 @@ A verb is a module of `tokenrouter.commands` with `NAME`, `HELP`, `configure(par
 imported only when it is asked for, and imports what is heavy inside `run`.
 
 Exit status: 0 done, 1 the user's files or machine are wrong (one line on stderr, or diagnostics), 2 wrong usage, or a file
-named in it that cannot be read,
-130 interrupted.
+that is named in it and cannot be read, 130 interrupted.
 """
 
 from __future__ import annotations

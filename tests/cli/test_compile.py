@@ -172,8 +172,10 @@ def test_int8_weights_that_ranks_would_share_are_refused_before_a_plan_is_writte
     text = bench.text(example("always_small"))
     policy = write(bench, "both", text.replace("cost 1", "quantize int8 tensor_parallel 2"))
 
-    assert trc("compile", policy) == 1
-    assert "`quantize int8` is not possible: its ranks would" in capsys.readouterr().err
+    for verb in ("check", "compile"):
+        assert trc(verb, policy) == 1
+        err = capsys.readouterr().err
+        assert "[TR1114]: `quantize int8` and `tensor_parallel 2` exclude each other" in err
 
 
 def test_int8_weights_of_a_model_that_transformers_runs_are_refused(bench, capsys):

@@ -8,8 +8,8 @@ from tokenrouter.dsl.lexer import tokenize
 from tokenrouter.dsl.source import Source
 
 EVERYTHING = """route 1
-model small { use "s" cost 1.5 }
-model large { use "l" dtype bfloat16 quantize int8 tensor_parallel 2 }
+model small { use "s" cost 1.5 quantize int8 }
+model large { use "l" dtype bfloat16 tensor_parallel 2 }
 head diverge { file "h.safetensors" reads small.{hidden, logits, token} }
 param tau: nats = -0.5 in [-1, 4.0]
 param sure: prob = 90%

@@ -78,6 +78,7 @@ IN_A_FILE = {
     "bare model": ('model small { use "s" }', 'model small use "s"', "TR0202", "use", ""),
     "no property": ('{ use "s" }', '{ "s" }', "TR0201", '"s"', "model NAME {"),
     "bare path": ('use "s"', "use s", "TR1114", "s", 'use "..."'),
+    "ranks of int8": ('use "s"', 'use "s" tensor_parallel 2 quantize int8', "TR1114", "tensor_parallel 2", "leave one"),
     "single quotes": ('use "s"', "use 's'", "TR0104", "'s'", ""),
     "no unit": ("tau: nats =", "tau =", "TR1103", "tau", "param tau: nats"),
     "no value": ("nats = 1 in", "nats 1 in", "TR0202", "1", ""),

@@ -8,7 +8,7 @@ from tokenrouter.dsl.load import check_source, load, parse_text
 
 DECLS = """route 1
 model small { use "s"  cost 1 }
-model large { use "l"  cost 9.5  tensor_parallel 2  dtype bfloat16  quantize int8 }
+model large { use "l"  cost 9.5  tensor_parallel 2  dtype bfloat16 }
 head diverge { file "d.safetensors"  reads small.{token, hidden, logits} }
 param tau: nats = 0.35 in [0.0, 4.0]
 param part: share = 20%
@@ -117,7 +117,7 @@ def test_declarations_are_resolved_with_their_defaults():
         (m.name, m.use, m.cost, m.tensor_parallel, m.dtype, m.quantize) for m in read.models
     ] == [
         ("small", "s", 1.0, 1, "float32", "none"),
-        ("large", "l", 9.5, 2, "bfloat16", "int8"),
+        ("large", "l", 9.5, 2, "bfloat16", "none"),
     ]
     assert [(h.name, h.kind, h.model, h.reads) for h in read.heads] == [
         ("diverge", "r2r", "small", ("hidden", "logits", "token"))

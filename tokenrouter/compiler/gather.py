@@ -33,14 +33,8 @@ def gather(auto: Automaton, base: Path) -> list[Facts]:
     """Return the facts of every model, in order; relative paths start at `base`. Raises ModelError."""
     facts = [_facts(decl.name, decl.use, base) for decl in auto.models]
     for decl, fact in zip(auto.models, facts, strict=True):
-        if decl.quantize == "none":
-            continue
-        why = None  # better told here than when the plan is served
-        if not fact.config.is_own:
-            why = f"`{fact.config.family}` runs through transformers"
-        elif decl.tensor_parallel > 1:
-            why = "its ranks would round parts of a weight"
-        if why is not None:
+        if decl.quantize != "none" and not fact.config.is_own:
+            why = f"`{fact.config.family}` runs through transformers"  # better told here than when it is served
             raise ModelError(
                 f"model `{decl.name}`: `quantize {decl.quantize}` is not possible: {why}; leave it out"
             )

@@ -173,12 +173,22 @@ def _model(scope: Scope, tree: Tree, node: ast.Model) -> hir.Model | None:
             node.name,
             'add `use "path or hub name"`',
         )
+    quantize = cast("hir.Quantize", given.choice("quantize", "none"))
+    ranks = int(given.number("tensor_parallel", 1, whole=True))
+    if quantize != "none" and ranks > 1:
+        given.wrong(
+            "TR1114",
+            f"`quantize {quantize}` and `tensor_parallel {ranks}` exclude each other: "
+            "ranks would round parts of a weight",
+            given.by_name["tensor_parallel"],
+            "leave one of the two out",
+        )
     return hir.Model(
         name=snake(node.name.text),
         use=given.text("use"),
         dtype=cast("hir.Dtype", given.choice("dtype", "float32")),
-        quantize=cast("hir.Quantize", given.choice("quantize", "none")),
-        tensor_parallel=int(given.number("tensor_parallel", 1, whole=True)),
+        quantize=quantize,
+        tensor_parallel=ranks,
         cost=given.number("cost", 1.0),
         span=tree.source.span(node.name.start, node.name.end),
         text=tree.one_line(node.start, node.end),
