@@ -272,6 +272,33 @@ def test_a_wrong_value_is_told(sets, code):
     assert [d.code for d in caught.value.diagnostics if d.severity == "error"] == [code]
 
 
+@pytest.mark.parametrize(
+    ("guard", "more", "said"),
+    [
+        ('request.z > 3 and request.z == "a"', "", "a text here and as a number"),
+        ("request.z > 3 and request.z == true", "", "a condition here and as a number"),
+        ("request.z", 'enforce share(large) <= 40% }\ntest "t" for p { at small given request.z = 2 -> stop', "a number"),
+        ("request.z > 3", 'enforce share(large) <= 40% }\npolicy q { start small at small { when request.z == "a" -> stop otherwise -> commit }', ""),
+        ("request.z > 3 or entropy > request.z", "", ""),
+        ('request.z > 3 and request.y == "a"', "", ""),
+    ],
+)  # fmt: skip
+def test_a_request_field_is_of_one_type_in_all_of_a_policy(guard, more, said):
+    found = [d for d in problems(guard, more) if d.severity == "error"]
+
+    assert [d.code for d in found] == (["TR1111"] if said else [])
+    assert all(f"`request.z` is read as {said}" in d.message for d in found)
+
+
+def test_a_request_field_of_two_types_is_told_once_with_both_places():
+    text = 'request.z > 3 or request.z == "a" or request.z == "b"'
+    [found] = [d for d in problems(text) if d.severity == "error"]
+
+    assert found.help.startswith("a request sends one value")
+    assert len(found.labels) == 1
+    assert found.labels[0].span.start < found.span.start
+
+
 def test_an_import_brings_declarations_relative_to_its_file(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/common.route").write_text(DECLS, encoding="utf-8")

@@ -16,6 +16,7 @@ from tokenrouter.dsl.comments import comments
 from tokenrouter.dsl.declare import declare, resolve, value_of
 from tokenrouter.dsl.findings import Findings
 from tokenrouter.dsl.fitting import fit
+from tokenrouter.dsl.metadata import one_type
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree, parse
 from tokenrouter.dsl.policies import PolicyReader, mentioned
@@ -178,6 +179,8 @@ def _study(
     own = [_closed(scope, mentioned(read)) for read in sound]
     everywhere = set().union(*own)
     made = [_complete(scope, read, of, everywhere) for read, of in zip(sound, own, strict=True)]
+    for one_policy in made:
+        one_type(found, one_policy)
     if policy is not None or one:
         made = _choose(found, main, made, policy)
     diagnostics = tuple(_in_its_language(d) for d in found.finish())

@@ -351,25 +351,27 @@ def mentioned(policy: hir.Policy) -> set[str]:
     """Return every declared name that a policy mentions."""
     found = {block.model for block in policy.blocks} | {claim.model for claim in policy.claims}
     found |= {name for name in (policy.fallback, policy.template_from) if name is not None}
-    exprs: list[hir.Expr | None] = []
-    actions: list[hir.Action] = []
-    for start in policy.start:
-        exprs.append(start.when)
-        found |= set(targets(start.go))
-    for block in policy.blocks:
-        for rule in block.rules:
-            exprs.append(rule.when)
-            actions.append(rule.action)
-    for test in policy.tests:
-        for case in test.cases:
-            exprs += [given.of for given in case.given]
-            actions.append(case.expect)
-            found |= {case.model} if case.model else set()
-    for action in actions:
-        exprs += [item.value for item in action.sets]
+    found |= {name for start in policy.start for name in targets(start.go)}
+    found |= {case.model for test in policy.tests for case in test.cases if case.model}
+    for action in _actions(policy):
         found |= {item.var for item in action.sets} | set(targets(action.go))
-        if isinstance(action.go, hir.Borrow):
-            exprs += [action.go.most, action.go.until]
-    for expr in exprs:
-        found |= names_in(expr) if expr is not None else set()
+    for expr in expressions(policy):
+        found |= names_in(expr)
     return found
+
+
+def expressions(policy: hir.Policy) -> list[hir.Expr]:
+    """Return every expression of a policy and its tests."""
+    found: list[hir.Expr | None] = [start.when for start in policy.start]
+    found += [rule.when for block in policy.blocks for rule in block.rules]
+    found += [item.of for test in policy.tests for case in test.cases for item in case.given]
+    for action in _actions(policy):
+        found += [item.value for item in action.sets]
+        if isinstance(action.go, hir.Borrow):
+            found += [action.go.most, action.go.until]
+    return [expr for expr in found if expr is not None]
+
+
+def _actions(policy: hir.Policy) -> list[hir.Action]:
+    rules = [rule.action for block in policy.blocks for rule in block.rules]
+    return rules + [case.expect for test in policy.tests for case in test.cases]
