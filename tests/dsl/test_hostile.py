@@ -249,3 +249,45 @@ def test_a_declaration_that_a_mistake_cost_is_still_the_nearest_name():
         ("TR6006", "did you mean `cost`?"),
         ("TR1001", "did you mean `small`?"),
     ]
+
+
+BODY = """        if step.entropy > tau:
+            return retry(large)
+        return commit()
+"""
+BODIES = {  # by name: a body with mistakes, and what is told
+    "a name of a lost statement": ("x = 3\nif step.entropy > x:\n    return retry(larg)\nreturn commit()", ["TR6005", "TR1001"]),
+    "a statement before the return": ("if step.entropy > tau:\n    y = 2\n    return retry(larg)\nreturn commit()", ["TR6005", "TR1001"]),
+    "one behind it": ("if step.entropy > tau:\n    return retry(larg)\n    y = 2\nreturn commit()", ["TR1001", "TR6005"]),
+    "two lost ones": ("x = 3\nif x:\n    commit()\nreturn retry(larg)", ["TR6005", "TR6005", "TR1001"]),
+    "an else": ("if step.entropy > tau:\n    commit()\nelse:\n    return retry(larg)", ["TR6005", "TR1001"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_lost_statement_of_a_step_function_hides_no_other_mistake(name):
+    body, codes = BODIES[name]
+    assert BODY in PYTHON
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+
+    assert [code for code, _, _ in told(PYTHON.replace(BODY, lines), "p.py")] == codes
+
+
+@pytest.mark.parametrize("way", ["retry large", "commit then large", "borrow large for 2"])
+def test_a_guarantee_is_not_told_to_hang_on_a_rule_that_is_dead(way):
+    text = HEAD + (
+        f"policy p {{ start small at small {{ when entropy < 0 -> {way} otherwise -> commit }}"
+        " at large { otherwise -> commit } guarantee share(large) <= 40% }"
+    )
+
+    assert [code for code, _, _ in told(text)] == ["TR2301"]
+
+
+def test_a_guarantee_that_a_living_rule_breaks_is_told_beside_a_dead_one():
+    text = HEAD + (
+        "policy p { start small at small { when entropy < 0 -> retry large"
+        " when margin < 0.1 -> retry large otherwise -> commit }"
+        " at large { otherwise -> commit } guarantee share(large) <= 40% }"
+    )
+
+    assert [code for code, _, _ in told(text)] == ["TR2301", "TR3101"]

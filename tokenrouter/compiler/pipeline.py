@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 
 from tokenrouter.compiler.ir import Automaton
@@ -37,6 +38,7 @@ def check(analysis: Callable[[Automaton], list[Diagnostic]]) -> Pass:
     return as_pass
 
 
+PROOF = check(guarantees)
 PASSES: tuple[Pass, ...] = (
     check(coverage),
     check(stays),
@@ -46,7 +48,7 @@ PASSES: tuple[Pass, ...] = (
     check(never_left),
     check(livelock),
     enforce,
-    check(guarantees),
+    PROOF,
 )
 
 
@@ -58,7 +60,10 @@ def run(
     verify(auto, after="lower")
     for step in passes:
         before = auto
-        auto, notes = step(auto)
+        if step is PROOF:  # of what is left where no rule is told to be dead
+            notes = guarantees(_without(auto, found))
+        else:
+            auto, notes = step(auto)
         found += notes
         name = getattr(step, "__name__", "pass")
         if auto is not before:  # an analysis changes nothing
@@ -66,6 +71,19 @@ def run(
         if trace:
             trace(name, str(auto))
     return auto, _in_order(found)
+
+
+def _without(auto: Automaton, found: list[Diagnostic]) -> Automaton:
+    """Return the IR without the rules that are told never to fire, and without the models that only they lead to."""
+    dead = {d.span for d in found if d.code == "TR2301"}
+    if not dead:
+        return auto
+    states = tuple(
+        replace(state, rules=tuple(rule for rule in state.rules if rule.span not in dead))
+        for state in auto.states
+    )
+    start = tuple(rule for rule in auto.start if rule.span not in dead)
+    return drop_unreached(replace(auto, states=states, start=start))[0]
 
 
 def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:

@@ -126,7 +126,6 @@ class _Module(PythonRules):
     def __init__(self, source: Source, called: set[str]) -> None:
         super().__init__(source)
         self.called = called
-        self.lost_names: set[str] = set()
 
     def place(self, node: py.expr | py.stmt | py.alias) -> Span:
         """Return the place of a node."""
@@ -137,12 +136,7 @@ class _Module(PythonRules):
         try:
             return self._statement(node)
         except Outside:
-            self.lost.append(self.range(node))
-            self.lost_names |= {
-                part.id
-                for part in py.walk(node)
-                if isinstance(part, py.Name) and isinstance(part.ctx, py.Store)
-            }
+            self.lose(node)
             if isinstance(node, (py.ClassDef, py.FunctionDef)):
                 self.lost_names.add(node.name)
             return []

@@ -41,6 +41,7 @@ class PythonExpressions:
         self.source = source
         self.problems: list[Diagnostic] = []
         self.lost: list[tuple[int, int]] = []  # ranges of what could not be read
+        self.lost_names: set[str] = set()  # names that were given a value there
         self._bytes: dict[int, list[int]] = {}
 
     # Places: Python counts columns in UTF-8 bytes
@@ -70,6 +71,12 @@ class PythonExpressions:
         span = self.source.span(*self.range(node))
         self.problems.append(Diagnostic(code, CODES[code].severity, message, span, help=help_))
         return Outside()
+
+    def lose(self, node: py.stmt) -> None:
+        """Pass over a statement that could not be read."""
+        self.lost.append(self.range(node))
+        names = [part for part in py.walk(node) if isinstance(part, py.Name)]
+        self.lost_names |= {name.id for name in names if isinstance(name.ctx, py.Store)}
 
     def tok(self, node: py.expr | py.stmt | py.keyword, kind: str, text: str) -> ast.Tok:
         """Return a token of our own with the place of a node."""

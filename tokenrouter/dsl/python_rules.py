@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast as py
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, TypeVar, cast
 
 from tokenrouter.dsl import ast
@@ -11,11 +12,8 @@ from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.python_expr import Outside, PythonExpressions
 
 CALLED = {
-    "commit": "commit()",
-    "retry": "retry(MODEL)",
-    "borrow": "borrow(MODEL, 4)",
-    "stop": "stop()",
-}
+    "commit": "commit()", "retry": "retry(MODEL)", "borrow": "borrow(MODEL, 4)", "stop": "stop()",
+}  # fmt: skip
 ACTIONS = tuple(CALLED)
 Made = TypeVar("Made")
 
@@ -189,8 +187,9 @@ class PythonRules(PythonExpressions):
             try:
                 rule, more = self._statement_of(part)
             except Outside:  # the other statements are read all the same
-                self.lost.append(self.range(part))
+                self.lose(part)
                 lost, ended = True, isinstance(part, py.Return)
+                body = self._inside(part, read, made) + body
                 continue
             body = [*more, *body]
             ended = rule.when is None
@@ -204,6 +203,17 @@ class PythonRules(PythonExpressions):
             help_ = "add `return commit()`"
             raise self.wrong("TR6005", "a step function ends with `return ACTION`", node, help_)
         return made
+
+    def _inside(
+        self, part: py.stmt, read: Callable[[_Rule], Made], made: list[Made]
+    ) -> list[py.stmt]:
+        """Read what is sound in an `if` that is of another form, and return what its `else` holds."""
+        if not isinstance(part, py.If):
+            return []
+        ends = [node.value for node in part.body if isinstance(node, py.Return) and node.value]
+        with suppress(Outside):
+            made += [read(_Rule(*self.range(part), part.test, end)) for end in ends[:1]]
+        return part.orelse
 
     def _statement_of(self, part: py.stmt) -> tuple[_Rule, list[py.stmt]]:
         """Return the rule that a statement of a step function is, and what its `else` holds."""
