@@ -100,11 +100,11 @@ async def test_of_a_burst_of_changes_only_the_last_is_told(client):
 
 async def test_a_check_overtaken_by_typing_is_never_shown(client):
     rules = "\n".join(
-        f"when mean(entropy, {n}) > {n} and margin < 0.{n} -> stop" for n in range(10, 50)
+        f"when mean(entropy, {n}) > {n} and margin < 0.{n} -> stop" for n in range(100, 500)
     )
     slow = GOOD.replace("at small {", f"at small {{ {rules}")
     place = await client.editor.open(slow, wait=False)
-    await asyncio.sleep(0.3)  # the check of that is under way, and takes longer
+    await asyncio.sleep(0.2)  # the check of that is under way, and takes longer
 
     await client.editor.type(place.uri, GOOD.replace("start small", ""), wait=False)
 
