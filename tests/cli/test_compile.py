@@ -265,3 +265,18 @@ def test_the_paths_in_a_plan_hold_from_where_it_lies(bench, tmp_path):
         assert not Path(model.use).is_absolute()
         assert (tmp_path / "deep" / model.use / "config.json").is_file()
     assert Path(tokenrouter.compile(policy).models[0].use) == bench.models["small"].resolve()
+
+
+def test_compiling_tells_what_checking_does_and_in_its_order(bench, capsys):
+    text = bench.text(example("always_small")).replace(
+        "route 1\n", "route 1\nvar idle: count = 0\n", 1
+    )
+    text = text.replace("otherwise -> commit", "when entropy < 0 -> stop otherwise -> commit", 1)
+    policy = write(bench, "order", text + "param last: nats = 0\n")
+    told = []
+    for verb in ("check", "compile"):
+        assert trc(verb, policy) == 1
+        told.append([line for line in capsys.readouterr().err.splitlines() if "[TR" in line])
+
+    assert [line.partition("[")[2][:6] for line in told[0]] == ["TR1301", "TR2301", "TR1301"]
+    assert told[0] == told[1]

@@ -291,3 +291,19 @@ def test_a_guarantee_that_a_living_rule_breaks_is_told_beside_a_dead_one():
     )
 
     assert [code for code, _, _ in told(text)] == ["TR2301", "TR3101"]
+
+
+@pytest.mark.parametrize(
+    ("guard", "says"),
+    [
+        ("entropy > 0.1 and maxprob >= 1", "below 0 nats"),
+        ("rank < 1", "`rank` is at least 1"),
+        ("position < 0", "`position` is at least 0"),
+        ("logprob > 1", "`logprob` is at most 0"),
+    ],
+)
+def test_a_law_is_told_in_numbers_that_people_write(guard, says):
+    [(code, _, problem)] = told(file(planted(("entropy > tau", guard))))
+
+    assert code == "TR2301"
+    assert says in problem.message and "-0" not in problem.message

@@ -115,11 +115,11 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
 
 
 def _ir(resolved: Resolved) -> str:
-    from tokenrouter.compiler.analyse import analysed
+    from tokenrouter.compiler.analyse import analysed, together
     from tokenrouter.dsl.render import print_diagnostics
 
     auto, found = analysed(resolved)
-    print_diagnostics([*resolved.diagnostics, *found], resolved.texts)
+    print_diagnostics(together(resolved, found), resolved.texts)
     return str(auto)
 
 

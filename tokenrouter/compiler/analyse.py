@@ -38,12 +38,16 @@ def complete(
     if any(d.severity == "error" for d in resolved.diagnostics):
         return resolved
     passes = [d for policy in resolved.policies for d in look(policy)]
-    found = [*resolved.diagnostics, *map(_in_its_language, passes)]
     if heads and any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
-        found += _heads(resolved)
+        passes += _heads(resolved)
+    return replace(resolved, diagnostics=tuple(together(resolved, passes)))
+
+
+def together(resolved: hir.Resolved, passes: list[Diagnostic]) -> list[Diagnostic]:
+    """Return what the front end found with what the passes did: in source order, each once."""
+    found = [*resolved.diagnostics, *map(_in_its_language, passes)]
     once = list({(d.code, d.span, d.message): d for d in found}.values())
-    once.sort(key=lambda d: (d.span.file, d.span.start, d.code))
-    return replace(resolved, diagnostics=tuple(once))
+    return sorted(once, key=lambda d: (d.span.file, d.span.start, d.code))
 
 
 def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
@@ -73,4 +77,4 @@ def analysed(resolved: hir.Resolved) -> tuple[Automaton, list[Diagnostic]]:
 def refuse(resolved: hir.Resolved, found: list[Diagnostic]) -> None:
     """Raise PolicyError where something found is an error; it tells the warnings too."""
     if any(diagnostic.severity == "error" for diagnostic in found):
-        raise PolicyError([*resolved.diagnostics, *found], resolved.texts)
+        raise PolicyError(together(resolved, found), resolved.texts)

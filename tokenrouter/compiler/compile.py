@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tokenrouter.compiler import claims, heads, models, pipeline
-from tokenrouter.compiler.analyse import analysed, refuse
+from tokenrouter.compiler.analyse import analysed, refuse, together
 from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.gather import gather, head_digests, placed
 from tokenrouter.compiler.ir import Automaton, ClaimDecl
@@ -111,7 +111,7 @@ def compile_resolved(
     if measured is not None:
         profiles.check_fits(measured, plan, str(profile))
     plan = with_windows(plan, measured, machine, patient=tuning.max_wait_ms is None)
-    return Compiled(plan, auto, [*resolved.diagnostics, *found])
+    return Compiled(plan, auto, together(resolved, found))
 
 
 def provenance(resolved: hir.Resolved, auto: Automaton) -> s.Provenance:

@@ -75,7 +75,7 @@ def most_entropy(p: float, v: int) -> float:
     """Return the largest entropy where the largest probability is `p` (Fano)."""
     p = min(1.0, max(p, 1.0 / v))
     rest = 1.0 - p
-    return -_plogp(p) - (rest * log(rest / (v - 1)) if rest > 0.0 and v > 1 else 0.0)
+    return max(0.0, -_plogp(p) - (rest * log(rest / (v - 1)) if rest > 0.0 and v > 1 else 0.0))
 
 
 def least_entropy(p: float) -> float:
@@ -83,7 +83,7 @@ def least_entropy(p: float) -> float:
     if p <= 0.0:
         return inf
     k = floor(1.0 / min(p, 1.0))
-    return -k * _plogp(min(p, 1.0)) - _plogp(max(0.0, 1.0 - k * min(p, 1.0)))
+    return max(0.0, -k * _plogp(min(p, 1.0)) - _plogp(max(0.0, 1.0 - k * min(p, 1.0))))
 
 
 def _plogp(p: float) -> float:

@@ -5,7 +5,7 @@ A region asks the same few questions thousands of times; here each is answered o
 
 from __future__ import annotations
 
-from math import ceil, floor, isfinite
+from math import ceil, floor, inf, isfinite
 from typing import NamedTuple
 
 from tokenrouter.compiler import laws
@@ -97,7 +97,12 @@ class Space:
             expr = self.terms[term]
             assert expr is not None
             at = laws.range_of(self.auto, expr)
-            why = "" if at.low == at.high else f"`{expr}` lies in [{at.low:g}, {at.high:.4g}]"
+            lies = f"lies in [{at.low:g}, {at.high:.4g}]"
+            if at.high == inf:
+                lies = f"is at least {at.low:g}"
+            elif at.low == -inf:
+                lies = f"is at most {at.high:g}"
+            why = "" if at.low == at.high else f"`{expr}` {lies}"
             found = self._ranges[term] = bounds(term, at, why)
         return found
 
