@@ -231,7 +231,7 @@ GRID = [
     {"entropy": min(e / 2, 4.05), "position": p, "chance": c / 8}  # ln 60 is above 4.05
     for e in range(10)
     for p in range(10)
-    for c in range(9)
+    for c in range(8)  # a draw is below 1
 ]  # every bound, and the gaps between them
 
 

@@ -19,7 +19,7 @@ from tests.compiler.irs import (
     retry,
     then,
 )
-from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf, TokenIs
+from tokenrouter.compiler.expr import Aggregate, ClassOf, Negation, SignalOf, TokenIs
 from tokenrouter.compiler.laws import least_entropy, most_entropy
 from tokenrouter.compiler.passes.coverage import coverage
 
@@ -49,7 +49,22 @@ def count(model):
 
 DRAW, OWN = SignalOf("chance"), SignalOf("share", ("large",))  # two numbers that no law ties
 
+LOGPROB, RANK = SignalOf("logprob"), SignalOf("rank")
+SMALLS = SignalOf("share", ("small",))
+
 NEVER = [
+    (both(ClassOf("word"), ClassOf("number")), "a token has one class"),
+    (both(TokenIs(("12",)), ClassOf("word")), '"12" is of class number'),
+    (both(ClassOf("word"), TokenIs(("12", "7")), cmp(ENTROPY, ">", 1)), "is of class number"),
+    (both(TokenIs(("12", "so")), ClassOf("word"), Negation(TokenIs(("so",)))), ""),
+    (cmp(mass(1), ">", MAXPROB), "`mass(1)` is `maxprob`"),
+    (both(cmp(SignalOf("entropy_norm"), ">", 0.5), cmp(MAXPROB, ">", 0.99)), "`maxprob` above 0.99 keeps `entropy_norm` below"),
+    (both(cmp(RANK, "==", 1), cmp(LOGPROB, "<", -3), cmp(MAXPROB, ">", 0.5)), "`logprob` at `rank` 1 is that of `maxprob`"),
+    (both(cmp(RANK, ">", 1), cmp(LOGPROB, ">", -0.5)), "`rank`"),
+    (both(cmp(RANK, ">", 7), cmp(LOGPROB, ">", -2)), "`rank` of 8 or more keeps `logprob` below -2.08"),
+    (both(cmp(RANK, ">", 1), cmp(LOGPROB, ">", -1.2), cmp(MAXPROB, ">", 0.9)), "`maxprob`"),
+    (both(cmp(OWN, ">", 0.7), cmp(SMALLS, ">", 0.6)), "shares sum to 1 at most"),
+    (cmp(DRAW, ">=", 1), "`chance` is below 1"),
     (both(cmp(MAXPROB, ">", 0.9), cmp(ENTROPY, ">", 3)), "`maxprob` above 0.9 keeps `entropy` below"),
     (both(cmp(MAXPROB, "<", 0.3), cmp(ENTROPY, "<", 1)), "`maxprob` below 0.3 keeps `entropy` above"),
     (cmp(MARGIN, ">", MAXPROB), "`margin` is at most `maxprob`"),

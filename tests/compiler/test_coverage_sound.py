@@ -8,14 +8,14 @@ import pytest
 from tests.compiler.irs import COMMIT, automaton, both, cmp, either, num, param, plus, retry, then
 from tokenrouter.compiler import programs
 from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf
-from tokenrouter.compiler.laws import Range, no_maxprob
+from tokenrouter.compiler.laws import Range, consequences, no_maxprob
 from tokenrouter.compiler.liveness import alive
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.plan import structs as s
 from tokenrouter.plan.evaluate import Request, fires, needed, values
 
 V = 40
-NUMBERS = ["entropy", "maxprob", "margin", "logprob", "position"]
+NUMBERS = ["entropy", "maxprob", "margin", "logprob", "position", "entropy_norm", "rank", "chance"]
 DECL, TAU = param("tau", 1.0, 0.0, 3.0)
 
 
@@ -29,12 +29,22 @@ class Step:
         self.candidate = int(rng.choice(V, p=self.p / self.p.sum()))
         self.position = int(rng.integers(0, 12))
         self.count = int(rng.integers(0, self.position + 1))
+        self.chance = float(rng.random())
 
     def __call__(self, node):
         assert isinstance(node, s.Signal)
         match node.name:
             case "entropy":
                 return float(-(self.p * np.log(self.p)).sum())
+            case "entropy_norm":
+                return self(s.Signal(name="entropy")) / float(np.log(V))
+            case "rank":
+                return float(self.candidate + 1)
+            case "chance":
+                return self.chance
+            case "share":
+                kept = self.count if node.args == [1] else self.position - self.count
+                return kept / self.position if self.position else 0.0
             case "maxprob":
                 return float(self.p[0])
             case "margin":
@@ -52,7 +62,7 @@ class Step:
 
 
 def number(rng):
-    kind = rng.randrange(9)
+    kind = rng.randrange(11)
     if kind == 0:
         return SignalOf("mass", (rng.randrange(1, 5),))
     if kind == 1:
@@ -65,12 +75,14 @@ def number(rng):
         )
     if kind == 3:
         return TAU
+    if kind == 4:
+        return SignalOf("share", (rng.choice(["small", "large"]),))
     return SignalOf(rng.choice(NUMBERS))
 
 
 def constant(rng, left):
     name = getattr(left, "name", getattr(getattr(left, "of", None), "name", ""))
-    high = {"entropy": 4.0, "tau": 3.0, "position": 12.0, "count": 12.0}.get(name, 1.0)
+    high = {"entropy": 4.0, "tau": 3.0, "position": 12.0, "count": 12.0, "rank": 4.0}.get(name, 1.0)
     return round(rng.uniform(-4, 0) if name == "logprob" else rng.uniform(0, high), 2)
 
 
@@ -100,6 +112,28 @@ def test_what_a_real_step_shows_is_never_said_to_leave_no_maxprob(seed):
             wide = rng.choice([0.0, 0.0, 0.1, 10.0])  # guards say as much as this, or less
             known.append((term, Range(value - wide, value + rng.choice([0.0, wide]))))
         assert no_maxprob(V, known) is None, known
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_real_step_shows_is_in_keeping_with_every_consequence_of_a_law(seed):
+    draws, rng = np.random.default_rng(seed), random.Random(seed)
+    names = ("entropy", "maxprob", "margin", "logprob", "rank", "entropy_norm")
+    shown = {SignalOf(name): s.Signal(name=name) for name in names}
+    shown |= {SignalOf("mass", (k,)): s.Signal(name="mass", args=[k]) for k in (1, 2, 5)}
+    models = enumerate(("small", "large"))
+    shown |= {SignalOf("share", (name,)): s.Signal(name="share", args=[at]) for at, name in models}
+    bounded = set()
+    for _ in range(400):
+        step = Step(draws)
+        value = {term: step(node) for term, node in shown.items()}
+        wide = {term: rng.choice([0.0, 0.0, 0.1, 10.0]) for term in shown}
+        some = rng.sample(list(shown), rng.randrange(2, len(shown)))
+        known = {term: Range(value[term] - wide[term], value[term] + wide[term]) for term in some}
+        for bound in consequences(V, known):
+            low, high = bound.range
+            assert low - 1e-9 <= value[bound.term] <= high + 1e-9, (bound, known)
+            bounded.add(bound.term)
+    assert bounded >= shown.keys() - {SignalOf("mass", (1,))}
 
 
 @pytest.mark.parametrize("seed", range(25))

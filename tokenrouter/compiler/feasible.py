@@ -10,13 +10,15 @@ nothing, and one that contradicts a single link leaves nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from tokenrouter.compiler import laws
-from tokenrouter.compiler.expr import Comparison, Expr, Lit, TokenIs
+from tokenrouter.compiler.expr import ClassOf, Comparison, Expr, Lit, TokenIs
 from tokenrouter.compiler.ir import Automaton
 from tokenrouter.compiler.space import ZERO, Bound, Fact, Link, Space, Way, bounds, join
+from tokenrouter.plan.literal import quote
+from tokenrouter.signals import lexical_class
 
 MOST_TERMS = 24  # a guard over more terms is held for free beyond them
 MOST_FACTS = 1024  # likewise; a region that holds more is copied for too long
@@ -89,7 +91,7 @@ class Region:
         new = [atom for atom in way if not self._implies(atom)]
         if not new:
             return True
-        if len(new) == 1 and isinstance(new[0], Bound) and self.space.maxprob not in self.terms:
+        if len(new) == 1 and isinstance(new[0], Bound) and not self.space.bends(self.terms):
             x, y, _ = new[0]
             if x != y and x in self.terms and y in self.terms:  # the bounds are closed
                 links = {**self.links, (x, y): new[0].link}
@@ -202,6 +204,9 @@ class _Draft:
                 if left is None:
                     return ""
                 self.texts = left
+                return None if left.among is None else self._class()
+            case ClassOf() if atom.value:
+                return self._class()
             case Comparison(left=x, right=Lit() as literal) if atom.value:
                 known = self.equal.setdefault(x, literal)
                 if known != literal:
@@ -209,6 +214,23 @@ class _Draft:
             case _:
                 pass
         return None
+
+    def _class(self) -> str | None:
+        """Hold the candidate to one class, and its text to that."""
+        names = [
+            term.name for term, holds in self.facts.items() if holds and isinstance(term, ClassOf)
+        ]
+        if len(names) > 1:
+            return "a token has one class"
+        among = self.texts.among
+        if not names or among is None or names[0] == "special":
+            return None  # a control token may have any text, which only its vocabulary knows
+        fitting = frozenset(text for text in among if lexical_class(text) == names[0])
+        if fitting:
+            self.texts = replace(self.texts, among=fitting)
+            return None
+        text = min(among)
+        return f"{quote(text)} is of class {lexical_class(text) or 'none'}"
 
     def mention(self, term: int) -> str | None:
         """Bring in a term with its range and the laws between it and the terms that are here."""
@@ -260,7 +282,9 @@ class _Draft:
         if self.space.maxprob not in self.terms:
             why = no_maxprob(self.space, self.terms, self.links)
         else:
-            why = self._bend() if len(self.terms) > 2 else None
+            why = None
+        if why is None and len(self.terms) > 2 and self.space.bends(self.terms):
+            why = self._bend()
         return self.region() if why is None else Empty(why)
 
     def region(self) -> Region:

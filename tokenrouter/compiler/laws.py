@@ -4,14 +4,15 @@ With p = softmax(logits) over a vocabulary of V, P the largest probability and k
     -k P ln P - (1 - kP) ln(1 - kP)  <=  entropy  <=  -P ln P - (1 - P) ln((1 - P) / (V - 1))
 The upper bound is Fano's (all mass beside P spread evenly), the lower one puts as much as P allows on k tokens. Both fall
 as P grows. Further: margin <= P, margin >= 2 P - 1, P <= mass(k) <= k P, mass is monotone in k, logprob <= ln P, a token
-count never exceeds `position`, max(s, n) >= s, max(s, n) >= mean(s, n).
+count never exceeds `position`, max(s, n) >= s, max(s, n) >= mean(s, n), shares sum to 1 at most,
+entropy_norm <= (h(P) / ln 2) + 1 - P from P = 1/2 on, a candidate of rank r > 1 has at most 1 / r and at most 1 - P, one of rank 1 has P.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import exp, floor, inf, log
+from math import exp, floor, inf, log, log1p
 from typing import NamedTuple
 
 from tokenrouter.compiler.expr import Aggregate, Expr, HeadOf, Lit, ParamOf, SignalOf
@@ -60,6 +61,8 @@ def at_most(x: Expr, y: Expr) -> str:
             law = f"`{x}` is at most `{y}`"
         case SignalOf(name="mass"), SignalOf(name="mass") if x.args <= y.args:
             law = f"`{x}` is at most `{y}`"
+        case SignalOf(name="mass", args=(1,)), SignalOf(name="maxprob"):
+            law = "`mass(1)` is `maxprob`"
         case SignalOf(name="count"), SignalOf(name="position"):
             law = f"`{x}` is at most `position`"
         case inner, Aggregate(kind="max") if y.of == inner:
@@ -112,6 +115,9 @@ ENTROPY = SignalOf("entropy")
 MAXPROB = SignalOf("maxprob")
 MARGIN = SignalOf("margin")
 LOGPROB = SignalOf("logprob")
+RANK = SignalOf("rank")
+NORM = SignalOf("entropy_norm")
+TIED = frozenset({"share", "rank", "logprob"})  # what the curved laws speak of without `maxprob`
 BENT = frozenset(
     {"entropy", "margin", "logprob", "mass"}
 )  # what `maxprob` bounds, and is bounded by
@@ -138,6 +144,9 @@ def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
         out += _entropy(v, p, h)
     if p:
         out += _beside_maxprob(p, known)
+    if RANK in known and LOGPROB in known:
+        out += _rank(known[RANK], known[LOGPROB], p)
+    out += _shares(known)
     return [bound for bound in out if bound.term in known]
 
 
@@ -189,6 +198,42 @@ def _entropy(v: int, p: Range, h: Range) -> list[Bound]:
     return out
 
 
+def _rank(rank: Range, logprob: Range, p: Range | None) -> list[Bound]:
+    out = []
+    if rank.low > 1.0:
+        top = -log(rank.low)
+        why = "`rank` of {:g} or more keeps `logprob` below {:.3g}"
+        out.append(Bound(LOGPROB, Range(high=top + 1e-12), why, (rank.low, top)))
+        if p and 0.0 < p.low < 1.0:
+            top = log1p(-p.low)
+            why = "`maxprob` above {:g} leaves tokens that are not the likeliest a `logprob` below {:.3g}"
+            out.append(Bound(LOGPROB, Range(high=top + 1e-12), why, (p.low, top)))
+    if logprob.low > -log(2.0) + SLACK:
+        why = "`logprob` above {:g} is that of the likeliest token, of `rank` 1"
+        out.append(Bound(RANK, Range(high=1.0), why, (logprob.low,)))
+    if rank.high <= 1.0 and p:
+        why = "`logprob` at `rank` 1 is that of `maxprob`"
+        out.append(Bound(MAXPROB, Range(high=exp(logprob.high) + 1e-12), why))
+        if p.low > 0.0:
+            out.append(Bound(LOGPROB, Range(low=log(p.low) - 1e-12), why))
+    return out
+
+
+def _shares(known: dict[Expr, Range]) -> list[Bound]:
+    shares = [term for term in known if isinstance(term, SignalOf) and term.name == "share"]
+    if len(shares) < 2:
+        return []
+    sure = sum(max(0.0, known[term].low) for term in shares)
+    return [
+        Bound(
+            term,
+            Range(high=1.0 - sure + max(0.0, known[term].low) + 1e-12),
+            "shares sum to 1 at most",
+        )
+        for term in shares
+    ]
+
+
 @cache
 def _most_maxprob(entropy: float, v: int) -> float:
     """Return the largest `maxprob` that leaves room for an entropy, on the safe side."""
@@ -209,6 +254,10 @@ def _beside_maxprob(p: Range, known: dict[Expr, Range]) -> list[Bound]:
         top = log(p.high)
         why = "`maxprob` below {:g} keeps `logprob` below {:.3g}"
         out.append(Bound(LOGPROB, Range(high=top), why, (p.high, top)))
+    if p.low >= 0.5:  # in the smallest vocabulary all of the rest weighs most
+        top = (-_plogp(p.low) - _plogp(1.0 - p.low)) / log(2.0) + 1.0 - p.low
+        why = "`maxprob` above {:g} keeps `entropy_norm` below {:.3g}"
+        out.append(Bound(NORM, Range(high=top), why, (p.low, top)))
     if LOGPROB in known:
         low = exp(known[LOGPROB].low)
         why = "`logprob` above {:g} keeps `maxprob` above {:.3g}"

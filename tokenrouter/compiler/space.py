@@ -5,6 +5,7 @@ A region asks the same few questions thousands of times; here each is answered o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, floor, inf, isfinite
 from typing import NamedTuple
 
@@ -69,6 +70,7 @@ class Space:
         self._between: dict[tuple[int, int], tuple[Bound, ...]] = {}
         self.ready: dict[tuple[int, ...], object] = {}  # by terms: a region that mentions them
         self.bent: dict[int, SignalOf] = {}  # the terms beside it that they speak of
+        self.tied: set[int] = set()  # the terms that curved laws tie to each other without it
         self.maxprob = self.number(laws.MAXPROB)
 
     def number(self, term: Expr | None) -> int:
@@ -79,6 +81,8 @@ class Space:
             self.terms.append(term)
             if isinstance(term, SignalOf) and term.name in laws.BENT:
                 self.bent[found] = term
+            if isinstance(term, SignalOf) and term.name in laws.TIED:
+                self.tied.add(found)
         return found
 
     def ways(self, guard: Expr, value: bool = True) -> list[Way] | None:
@@ -103,8 +107,15 @@ class Space:
             elif at.low == -inf:
                 lies = f"is at most {at.high:g}"
             why = "" if at.low == at.high else f"`{expr}` {lies}"
-            found = self._ranges[term] = bounds(term, at, why)
+            found = bounds(term, at, why)
+            if expr == SignalOf("chance"):  # a draw is below 1
+                found = (Bound(term, ZERO, Link(1.0, True, "`chance` is below 1")), found[1])
+            self._ranges[term] = found
         return found
+
+    def bends(self, terms: Sequence[int]) -> bool:
+        """Return whether a curved law speaks of some terms, beside what `maxprob` would have to be."""
+        return self.maxprob in terms or len(self.tied.intersection(terms)) > 1
 
     def between(self, x: int, y: int) -> tuple[Bound, ...]:
         """Return what the laws say of two terms."""
