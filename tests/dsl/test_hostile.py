@@ -14,6 +14,7 @@ IN_A_POLICY = {
     "capitals": ("otherwise", "OTHERWISE", "TR0213", "OTHERWISE", "`otherwise`"),
     "goto": ("retry large", "goto large", "TR0212", "goto", "`retry`"),
     "accept": ("-> commit\n", "-> accept\n", "TR0212", "accept", "`commit`"),
+    "planned word misspelt": ("retry large\n", "probee large\n", "TR0212", "probee", ""),
     "colon": ("tau -> retry", "tau : retry", "TR0104", ":", "when CONDITION -> ACTION"),
     "then": ("tau -> retry", "tau then retry", "TR0104", "then", "when CONDITION -> ACTION"),
     "braces": ("-> retry large", "{ retry large }", "TR0104", "{", "when CONDITION -> ACTION"),

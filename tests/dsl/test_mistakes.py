@@ -192,6 +192,8 @@ def test_a_property_given_twice_does_not_hide_one_that_is_missing():
 
 EDGES = {
     "empty": ("", ["TR0208"]),
+    "only a quotation mark": ('"', ["TR0102"]),
+    "a quotation mark first": ('"\n' + HEAD + PING, ["TR0102"]),
     "only a comment": ("# nothing", ["TR0208"]),
     "no newline at the end": ((HEAD + PING).rstrip(), []),
     "carriage returns": ((HEAD + PING).replace("\n", "\r\n"), []),

@@ -195,7 +195,7 @@ class Parser:
     def _end_line(self, at: int) -> int:
         """Drop the statement of a string that is not closed, and close the blocks that its line would have closed."""
         real, tokens = self.tokens.real, self.tokens
-        string = next(s for s in tokens.unclosed if s >= real[at - 1])
+        string = next(s for s in tokens.unclosed if s >= real[max(at - 1, 0)])
         while real[at] <= string:
             at += 1
         text, token = tokens.text(string), real[at]
@@ -277,7 +277,9 @@ class Parser:
         """Take a name for the word of the language that it is by all likelihood; return whether there is one."""
         text = self.tokens.text(token)
         fitting = [
-            word for word, terminal in self.table.words.items() if self.accepts([terminal, coming])
+            word
+            for word, terminal in self.table.words.items()
+            if word not in expected.PLANNED and self.accepts([terminal, coming])
         ]
         other = expected.SYNONYMS.get(text)
         near = other if other in fitting else nearest(text, fitting)
