@@ -56,6 +56,7 @@ IN_A_POLICY = {
     "claim assigned": ("start small", "start small enforce share(large) = 40%", "TR3001", "share(large) = 40%", "<= 40%"),
     "claim twice": ("start small", "start small enforce share(large) <= 4% <= 5%", "TR3001", "share(large) <= 4% <= 5%", "<= 40%"),
     "compared in a test": ("given entropy = 3", "given entropy == 3", "TR0104", "==", "gives a value"),
+    "arrow for a given": ("given entropy = 3", "given entropy => 3", "TR0104", "=>", ""),
     "torn arrow": ("entropy > tau ->", "entropy > tau - >", "TR0104", "- >", ""),
     "torn arrow in a test": ("3 -> retry large }", "3 - > retry large }", "TR0104", "- >", ""),
     "torn sign": ("entropy > tau", "entropy > = tau", "TR0104", "> =", ""),
@@ -83,6 +84,7 @@ IN_A_FILE = {
     "single quotes": ('use "s"', "use 's'", "TR0104", "'s'", ""),
     "no unit": ("tau: nats =", "tau =", "TR1103", "tau", "param tau: nats"),
     "no value": ("nats = 1 in", "nats 1 in", "TR0202", "1", ""),
+    "arrow for a value": ("nats = 1 in", "nats => 1 in", "TR0104", "=>", ""),
     "compared": ("nats = 1 in", "nats == 1 in", "TR0104", "==", "gives a value"),
     "unit behind its value": ("nats = 1 in", "nats = 1 nat in", "TR0211", "nat", ""),
     "kind behind its value": ("nats = 1 in", "nats = 1 prob in", "TR0211", "prob", "without it"),
@@ -164,7 +166,7 @@ def test_neighbours_do_not_hide_each_other(names):
     "name",
     ["colon", "then", "braces", "typeset arrow", "typeset minus", "comma", "semicolon", "slashes",
      "fat arrow", "arrow for at least", "arrow for at least a name", "arrow twice",
-     "torn arrow", "torn arrow in a test", "torn sign", "compared in a test", "equal or less", "not at all equal", "no-break space", "nothing to see", "token equals", "class equals", "token assigned",
+     "arrow for a given", "torn arrow", "torn arrow in a test", "torn sign", "compared in a test", "equal or less", "not at all equal", "no-break space", "nothing to see", "token equals", "class equals", "token assigned",
      "class assigned", "assignment", "ampersands"],
 )  # fmt: skip
 def test_its_safe_fix_leaves_nothing_to_say(name):

@@ -47,6 +47,7 @@ FOREIGN = {
 TRIVIA = frozenset({"SPACE", "COMMENT", "STRAY"})
 ODD = frozenset({"STRAY", "FOREIGN", "OPEN", "WORD", "REMARK"})  # no tokens of the language
 _VALUES = frozenset({"NUMBER", "SIGN", "LPAR", "TRUE", "FALSE"})  # no action begins so
+_GIVES = frozenset({"GIVEN", "PARAM", "VAR", "SET"})
 _ENDS = frozenset(
     {"WHEN", "OTHERWISE", "AT", "START", "LBRACE", "RBRACE", "POLICY", "TEST", "$END"}
 )
@@ -167,7 +168,7 @@ def _settle(
             end = stray_end = starts[last + 1]
         ours = FOREIGN.get(source.text[start:end], "")
         if ours == "->" and _compares(source, kinds, starts, token):
-            ours = ">="
+            ours = "=" if _gives(kinds, token) else ">="
         problems.append(_odd(source, kind, start, end, ours))
         if kind == "OPEN":
             kinds[token] = "STRING"
@@ -178,6 +179,12 @@ def _settle(
         elif kind == "FOREIGN":
             kinds[token] = _kind_of(ours.strip())
     return problems
+
+
+def _gives(kinds: list[str], token: int) -> bool:
+    """Return whether a sign stands where a name is given its value."""
+    before = reversed(kinds[max(0, token - 40) : token])
+    return next((kind for kind in before if kind in _GIVES | _ENDS | {"UNTIL"}), "") in _GIVES
 
 
 def _compares(source: Source, kinds: list[str], starts: list[int], token: int) -> bool:
