@@ -59,7 +59,7 @@ def write_qkv_kernel(
         scale = tl.where(is_value, 1.0, scale)
         x *= scale * _norm(query_norm_ptr, key_norm_ptr, d, is_query, is_key, D)
         y *= scale * _norm(query_norm_ptr, key_norm_ptr, other, is_query, is_key, D)
-    angle = token * stride_angle + d
+    angle = token * stride_angle + d + 0 * h  # of all rows, as the mask
     turns = (d < TURNED) & ~is_value
     cos = tl.load(cos_ptr + angle, mask=turns, other=1.0).to(tl.float32)
     sin = tl.load(sin_ptr + angle, mask=turns, other=0.0).to(tl.float32)
@@ -75,8 +75,9 @@ def write_qkv_kernel(
 @triton.jit
 def _norm(query_norm_ptr, key_norm_ptr, d, is_query, is_key, D: tl.constexpr):
     """Return the norm's weights of each row and dimension, 1 for values."""
-    query = tl.load(query_norm_ptr + d, mask=is_query & (d < D), other=1.0).to(tl.float32)
-    key = tl.load(key_norm_ptr + d, mask=is_key & (d < D), other=1.0).to(tl.float32)
+    at = d + 0 * is_query.to(tl.int32)  # of all rows: older versions widen no pointer to its mask
+    query = tl.load(query_norm_ptr + at, mask=is_query & (d < D), other=1.0).to(tl.float32)
+    key = tl.load(key_norm_ptr + at, mask=is_key & (d < D), other=1.0).to(tl.float32)
     return query * key
 
 
