@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tokenrouter.models.tokenizer import TextTokenizer
 
-MAX_KEPT = 64  # compiled grammars of one subserver
+MAX_KEPT = 8  # compiled grammars of one subserver; the largest take some 80 MB
 WHITE_SPACE = r"[ \n\t]{0,16}"  # between the parts of a JSON text
 ANY_OBJECT = '{"type": "object"}'
 
@@ -81,6 +81,10 @@ class Grammars:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(grammar)
         return Matcher(self._kept[grammar].deep_copy(), self._size, self._eos)
+
+    def drop(self, grammar: str) -> None:
+        """Forget a grammar that proved too costly: nobody can use it, and what it has built is large."""
+        self._kept.pop(grammar, None)
 
     def _compiled(self, grammar: str) -> LLMatcher:
         from llguidance import LLMatcher, LLParserLimits  # noqa: PLC0415

@@ -61,6 +61,8 @@ def shape(rows: list[Row], grammars: Grammars | None, device: torch.device) -> d
             row.shaping = sequence.shaper.shaping(device)
         except GrammarError as error:
             refused[at] = f"the grammar cannot be followed: {error}"
+            if grammars is not None and sequence.sampling.grammar:
+                grammars.drop(sequence.sampling.grammar)
     return refused
 
 
