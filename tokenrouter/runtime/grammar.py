@@ -4,7 +4,7 @@ A grammar travels as one text (`Sampling.grammar`), made once by the front end: 
 subserver reads the tokens that it has not read yet, whoever wrote them, so nothing but tokens has to travel with a hand-off.
 
 The end of sequence may come exactly where the grammar may end. llguidance bounds its own work, compiling and each
-step; a grammar that needs more is an error, never a wait.
+step; a grammar that needs more is an error, and until then its subserver waits: seconds were seen.
 """
 
 from __future__ import annotations
