@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lark import Lark
 from lark.exceptions import GrammarError, LarkError
 
-from tokenrouter.dsl.lexer import TRIVIA, tokenize
+from tokenrouter.dsl.lexer import FOREIGN, TRIVIA, tokenize
 from tokenrouter.dsl.parse import BUILD, parse
 from tokenrouter.dsl.source import Source
 from tokenrouter.dsl.table import table
@@ -72,9 +72,21 @@ def test_every_rule_has_a_node():
     assert rules - inlined == set(BUILD)
 
 
-@settings(deadline=None, max_examples=60)
+TORN = [sign for sign in FOREIGN if " " in sign]
+
+
+@pytest.mark.parametrize("text", TORN)
+def test_a_torn_sign_is_one_mistake_and_one_token(text):
+    tokens, problems = tokenize(Source.of("t", text))
+
+    assert [d.code for d in problems] == ["TR0104"]
+    assert len(tokens.real) == 2
+
+
+@settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join))
 def test_our_lexer_gives_the_tokens_of_lark(text):
+    assume(not any(sign in text for sign in TORN))  # one mistake for us, two tokens for lark
     tokens, problems = tokenize(Source.of("t", text))
 
     assert problems == []
