@@ -38,6 +38,7 @@ soak: $(VENV)/.ready editors chromium  ## the long tests
 	sh tools/workbench.sh
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[eval]'
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
+	$(BIN)/python -m pytest -q -m "hypothesis and not gpu and not slow" --draw-anew
 	$(BIN)/python benchmarks/soak.py --minutes 10
 
 # Not among them: the ten-minute soak, the comparison that installs other engines first, and what needs a GPU.

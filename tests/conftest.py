@@ -2,6 +2,9 @@
 
 `golden(text)` compares with golden/<test file>/<test name>.txt beside the test file; `--update-golden` writes the files
 anew and is refused in CI, where nobody would review them.
+
+Property tests draw the same examples in every run of the gate, so that it fails for what a change did and for nothing
+else; `--draw-anew` draws new ones, as `make soak` does, and looks for what nobody met yet.
 """
 
 import logging
@@ -9,6 +12,10 @@ import os
 import re
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("gate", derandomize=True)
+settings.register_profile("anew", print_blob=True)
 
 # Kernels run in Triton's interpreter, which is chosen when triton is first imported, whoever does that.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -18,9 +25,13 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew, for review"
     )
+    parser.addoption(
+        "--draw-anew", action="store_true", help="let property tests draw examples of their own"
+    )
 
 
 def pytest_configure(config):
+    settings.load_profile("anew" if config.getoption("--draw-anew") else "gate")
     if config.getoption("--update-golden") and os.environ.get("CI"):
         raise pytest.UsageError("--update-golden is refused where CI is set")
 
