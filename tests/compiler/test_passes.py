@@ -34,6 +34,7 @@ from tokenrouter.compiler.passes.never_left import never_left
 from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
 from tokenrouter.compiler.passes.variables import variables
+from tokenrouter.signals import SIGNALS
 
 UNSURE = cmp(ENTROPY, ">", 2)
 
@@ -260,25 +261,51 @@ def test_an_until_that_never_or_always_holds_is_told(until, codes):
     assert [d.code for d in stays(auto)] == codes
 
 
-def test_what_the_outside_can_steer_is_pointed_at_once():
-    queue = cmp(SignalOf("queue", ("large",)), ">", 4)
-    raw = cmp(FieldOf("prompt", "", "text"), "==", Lit("<big>", "text"))
-    tier = cmp(FieldOf("tier", "", "text"), "==", Lit("paid", "text"))
+def steered(guard):
+    return automaton(
+        ("small", (guard, retry("large")), (both(guard, UNSURE), retry("large")), (None, COMMIT)),
+        ("large", (None, then("small"))),
+    )
 
-    def auto(guard):
-        return automaton(
-            (
-                "small",
-                (guard, retry("large")),
-                (both(guard, UNSURE), retry("large")),
-                (None, COMMIT),
-            ),
-            ("large", (None, then("small"))),
-        )
 
-    assert [d.code for d in trust(auto(queue))] == ["TR2501"]
-    assert [d.code for d in trust(auto(raw))] == ["TR2502"]
-    assert trust(auto(tier)) == []
+@pytest.mark.parametrize("name", [name for name, kind in SIGNALS.items() if not kind.args])
+def test_a_signal_is_pointed_at_once_where_the_catalogue_says_that_it_is_a_load(name):
+    told = ["TR2501"] if SIGNALS[name].needs == "load" else []
+
+    assert [d.code for d in trust(steered(cmp(SignalOf(name), ">", 0.5)))] == told
+
+
+@pytest.mark.parametrize("name", ["prompt", "system_prompt", "user_message", "tier"])
+@pytest.mark.parametrize(
+    ("value", "codes"),
+    [(Lit("<big>", "text"), ["TR2502"]), (Lit(2.0, "count"), []), (Lit(True, "bool"), [])],
+    ids=["text", "number", "condition"],
+)
+def test_a_text_of_the_client_is_pointed_at_whatever_it_is_called(name, value, codes):
+    default = type(value.value)()
+
+    guard = cmp(FieldOf(name, default, value.unit), "==", value)
+
+    assert [d.code for d in trust(steered(guard))] == codes
+
+
+TEXT = cmp(FieldOf("note", "", "text"), "==", Lit("x", "text"))
+
+
+@pytest.mark.parametrize("steer", ["start", "until", "set"])
+def test_a_text_that_decides_anything_else_than_a_guard_is_pointed_at_too(steer):
+    base = automaton(
+        ("small", (UNSURE, borrow("large", 4, TEXT if steer == "until" else None)), (None, COMMIT)),
+        ("large",),
+    )
+    small, large = base.states
+    first, last = small.rules
+    if steer == "set":
+        first = replace(first, sets=(ir.Assign("asked", TEXT),))
+    start = replace(base.start[0], when=TEXT if steer == "start" else None)
+    made = replace(base, start=(start,), states=(replace(small, rules=(first, last)), large))
+
+    assert [d.code for d in trust(made)] == ["TR2502"]
 
 
 def test_the_pipeline_tells_everything_at_once_in_source_order_and_shows_each_step():

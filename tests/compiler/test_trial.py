@@ -251,6 +251,149 @@ def test_a_stay_of_another_worth_fails_and_tells_the_worth(expect, given, here):
     assert (found.passed, found.got) == (False, f"borrow large for k + 1{here}")
 
 
+MAXPROB = hir.SignalRef("maxprob", (), "prob")
+TURNS = hir.VarRef("turns", "count")
+ONE = hir.SignalRef("count", ("large",), "count")
+
+
+def compare(sign, left, right):
+    return hir.Compare(
+        sign, left, hir.Const(float(right), left.unit) if isinstance(right, float | int) else right
+    )
+
+
+def times(by, of):
+    return hir.Arith("*", hir.Const(float(by), "number"), of, of.unit)
+
+
+def minus(left, right):
+    return hir.Arith("-", left, right, left.unit)
+
+
+def flipped(sign, left, right):
+    return hir.Compare(sign, hir.Const(float(left), right.unit), right)
+
+
+def stay(until, *given, sets=()):
+    return hir.Action(False, hir.Borrow("large", hir.Const(8.0, "count"), until), sets)
+
+
+def until(rules, expected, *given, sets=()):
+    """Return the outcome of a case where the rule borrows until one condition and the case expects another."""
+    small = (rule(None, stay(rules, sets=sets), "otherwise -> borrow large until ..."),)
+    made = policy(hir.Case("small", given, stay(expected)), small=small)
+    return outcome(replace(made, vars=(hir.Var("turns", "count", 2.0),)))
+
+
+X_OR_Y = hir.AnyOf((hir.TokenIn(("x",)), hir.TokenIn(("y",))))
+SURE = compare(">", MAXPROB, 0.9)
+FLAT = compare("<", ENTROPY, 1)
+FIELD = hir.RequestField("level", 3.0, "count")
+SAME = {
+    "the same": (SURE, SURE),
+    "sides exchanged": (SURE, flipped("<", 0.9, MAXPROB)),
+    "negated twice": (SURE, hir.Not(compare("<=", MAXPROB, 0.9))),
+    "the other order": (hir.AnyOf((SURE, FLAT)), hir.AnyOf((FLAT, SURE))),
+    "de Morgan": (hir.AnyOf((SURE, FLAT)), hir.Not(hir.AllOf((hir.Not(FLAT), hir.Not(SURE))))),
+    "a part that says nothing more": (SURE, hir.AllOf((SURE, compare(">", MAXPROB, 0.5)))),
+    "a part that a law implies": (SURE, hir.AllOf((SURE, compare(">=", MARGIN, 0.8)))),
+    "a part that never holds": (SURE, hir.AnyOf((SURE, compare(">", MARGIN, MAXPROB)))),
+    "a dial by its value": (compare("<", ENTROPY, TAU), compare("<", ENTROPY, 2)),
+    "a variable by its value": (compare(">", ONE, TURNS), compare(">", ONE, 2)),
+    "a field by its default": (compare(">", ONE, FIELD), compare(">", ONE, 3)),
+    "twice as much on both sides": (compare("<", ENTROPY, 0.5), compare("<", times(2, ENTROPY), 1)),
+    "a minus on both sides": (compare("<", ENTROPY, 0.5), compare(">", times(-1, ENTROPY), -0.5)),
+    "a difference moved over": (compare(">", MAXPROB, MARGIN), compare(">", minus(MAXPROB, MARGIN), 0)),
+    "three terms": (
+        compare(">", total(MAXPROB, MARGIN), CHANCE := hir.SignalRef("chance", (), "prob")),
+        compare(">", minus(MARGIN, CHANCE), times(-1, MAXPROB)),
+    ),
+    "rounded": (compare("<", ENTROPY, 0.1 + 0.2), compare("<", ENTROPY, 0.3)),
+    "whole numbers": (compare(">", ONE, 3), compare(">=", ONE, 4)),
+    "words in another order": (hir.TokenIn(("x", "y")), hir.TokenIn(("y", "x"))),
+    "words one by one": (hir.TokenIn(("x", "y")), X_OR_Y),
+}  # fmt: skip
+OTHER = {
+    "the edge": (SURE, compare(">=", MAXPROB, 0.9)),
+    "a little more": (SURE, compare(">", MAXPROB, 0.901)),
+    "the other side": (SURE, compare("<", MAXPROB, 0.9)),
+    "another signal": (SURE, compare(">", MARGIN, 0.9)),
+    "a part more": (SURE, hir.AllOf((SURE, FLAT))),
+    "a part less": (hir.AnyOf((SURE, FLAT)), SURE),
+    "and for or": (hir.AnyOf((SURE, FLAT)), hir.AllOf((SURE, FLAT))),
+    "a part that no law implies": (SURE, hir.AllOf((SURE, compare(">=", MARGIN, 0.81)))),
+    "another value of a dial": (compare("<", ENTROPY, TAU), compare("<", ENTROPY, 2.5)),
+    "another factor": (compare("<", ENTROPY, 0.5), compare("<", times(3, ENTROPY), 1)),
+    "the sign of a factor": (compare("<", ENTROPY, 0.5), compare("<", times(-1, ENTROPY), -0.5)),
+    "fewer words": (hir.TokenIn(("x", "y")), X),
+    "a class for a word": (X, WORD),
+    "none": (SURE, None),
+    "one": (None, SURE),
+}
+
+
+@pytest.mark.parametrize(("rules", "expected"), SAME.values(), ids=SAME)
+def test_an_until_that_is_written_otherwise_and_means_the_same_passes(rules, expected):
+    assert until(rules, expected).passed
+    assert until(expected, rules).passed
+
+
+@pytest.mark.parametrize(("rules", "expected"), OTHER.values(), ids=OTHER)
+def test_an_until_that_means_something_else_fails_and_shows_both(rules, expected):
+    found = until(rules, expected)
+
+    assert not found.passed
+    assert found.expected.startswith("borrow large until" if expected else "borrow large for 8")
+    assert found.got.startswith("borrow large until" if rules else "borrow large for 8")
+    assert found.expected != found.got
+
+
+def test_an_until_is_compared_at_the_values_of_its_case_and_tells_them():
+    below = compare("<", ENTROPY, TAU)
+
+    assert until(below, compare("<", ENTROPY, 0.5), hir.Given(TAU, 0.5)).passed
+    found = until(below, compare("<", ENTROPY, 2), hir.Given(TAU, 0.5))
+    assert (found.passed, found.expected) == (False, "borrow large until entropy < 2 at most 8")
+    assert found.got == "borrow large until entropy < tau at most 8, here until entropy < 0.5"
+
+
+def test_an_until_is_asked_on_later_steps_so_a_signal_of_this_one_is_not_put_in():
+    given = hir.Given(ENTROPY, 0.5)
+
+    assert not until(FLAT, compare("<", ENTROPY, 0.7), given).passed
+    assert not until(FLAT, compare("<", ENTROPY, 0.2), given).passed
+    prompt = hir.Given(PROMPT, 9.0)  # a stay leaves the prompt as it was
+    assert until(compare(">", ONE, PROMPT), compare(">", ONE, 9), prompt).passed
+
+
+def test_an_until_reads_a_variable_as_its_rule_sets_it():
+    sets = (hir.Assign("turns", total(TURNS, 3)),)
+    more = compare(">", ONE, TURNS)
+
+    assert until(more, compare(">", ONE, 5), sets=sets).passed
+    assert not until(more, compare(">", ONE, 2), sets=sets).passed
+    unknown = (hir.Assign("turns", ONE),)
+    assert until(more, more, sets=unknown).passed
+    assert not until(more, compare(">", ONE, 2), sets=unknown).passed
+
+
+@pytest.mark.parametrize(
+    ("weights", "passed"),
+    [
+        ((("small", 0.25), ("large", 0.75)), True),
+        ((("large", 0.75), ("small", 0.25)), True),
+        ((("large", 0.25), ("small", 0.75)), False),
+    ],
+)
+def test_a_mixture_is_compared_by_its_probabilities(weights, passed):
+    rules = hir.Action(True, hir.Mix((("small", 0.25), ("large", 0.75))))
+    expected = hir.Action(True, hir.Mix(weights))
+
+    small = (rule(None, rules, "otherwise -> commit then mix"),)
+
+    assert outcome(policy(hir.Case("small", (), expected), small=small)).passed is passed
+
+
 def test_what_a_rule_sets_is_compared_by_its_worth():
     turns = hir.VarRef("turns", "count")
     sets = (hir.Assign("turns", total(turns, K)),)

@@ -9,26 +9,24 @@ classes (no given text is taken for a control token: say `class is special`). A 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from tokenrouter.compiler import ir, programs
+from tokenrouter.compiler.alike import assigned, in_words, same_go
 from tokenrouter.compiler.bounds import bounded
 from tokenrouter.compiler.expr import (
     ClassOf,
     Every,
     Expr,
-    FieldOf,
     Lit,
     ParamOf,
     SignalOf,
     TokenIs,
     VarOf,
     children,
-    rewrite,
 )
-from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.ir import Automaton, action
 from tokenrouter.compiler.lower import lower_expr, lower_go
 from tokenrouter.compiler.unknown import Found, values
@@ -104,17 +102,14 @@ def _at(auto: Automaton, routes: list[s.Program], test: hir.Test, case: hir.Case
         return Outcome(test.name, case, passed, expected, fired.missing or "commit")
     rule = rules[fired.rule]
     known = _known(auto, case)
-    sets = _assigned(known, (ir.Assign(i.var, lower_expr(i.value)) for i in case.expect.sets))
+    sets = assigned(known, (ir.Assign(i.var, lower_expr(i.value)) for i in case.expect.sets))
     passed = (
         rule.keep == case.expect.keep
-        and _same_go(known, rule.go, go)
-        and (not sets or sets == _assigned(known, rule.sets))
+        and same_go(auto, known, rule.go, go, rule.sets)
+        and (not sets or sets == assigned(known, rule.sets))
     )
     got = action(rule.keep, rule.go)
-    if isinstance(rule.go, ir.Borrow) and isinstance(go, ir.Borrow) and not passed:
-        most = _worked_out(known, rule.go.most)
-        here = isinstance(most, Lit) and not isinstance(rule.go.most, Lit)
-        got += f", here {most}" if here else ""
+    got += in_words(known, rule) if isinstance(go, ir.Borrow) and not passed else ""
     got += "".join(f" set {item}" for item in rule.sets if sets)
     return Outcome(
         test.name, case, passed, expected, got, fired.rule, rule.span, rule.text, rule.source
@@ -133,34 +128,6 @@ def _known(auto: Automaton, case: hir.Case) -> dict[Expr, Lit]:
     }
 
 
-def _worked_out(known: dict[Expr, Lit], expr: Expr) -> Expr:
-    """Return an expression with what is known put in and folded; two of equal worth are then alike."""
-
-    def put_in(part: Expr) -> Expr:
-        if isinstance(part, Lit):
-            return replace(part, unit="")
-        if isinstance(part, FieldOf):
-            part = known.get(part, Lit(part.default, ""))
-        found = fold_one(known.get(part, part))
-        return replace(found, unit="") if isinstance(found, Lit) else found
-
-    return rewrite(expr, put_in)
-
-
-def _same_go(known: dict[Expr, Lit], one: ir.Go, other: ir.Go) -> bool:
-    """Return whether two actions hand the request on alike, here: a stay of `k + 1` is one of 4 where k is 3."""
-    match one, other:
-        case ir.Borrow(), ir.Borrow():
-            lengths = {_worked_out(known, one.most), _worked_out(known, other.most)}
-            return replace(one, most=other.most) == other and len(lengths) == 1
-        case _:
-            return one == other
-
-
-def _assigned(known: dict[Expr, Lit], sets: Iterable[ir.Assign]) -> set[ir.Assign]:
-    return {replace(item, value=_worked_out(known, item.value)) for item in sets}
-
-
 def _start(auto: Automaton, test: hir.Test, case: hir.Case) -> Outcome:
     start = programs.start(auto)
     go = lower_go(case.expect.go)
@@ -172,7 +139,8 @@ def _start(auto: Automaton, test: hir.Test, case: hir.Case) -> Outcome:
     rule = auto.start[fired.rule]
     got = action(True, rule.go).removeprefix("commit then ")
     text = f"{'otherwise' if rule.when is None else f'when {rule.when}'} -> {got}"
-    return Outcome(test.name, case, rule.go == go, expected, got, fired.rule, rule.span, text)
+    alike = same_go(auto, _known(auto, case), rule.go, go)
+    return Outcome(test.name, case, alike, expected, got, fired.rule, rule.span, text)
 
 
 def _given(auto: Automaton, nodes: list[s.Node], case: hir.Case) -> dict[int, Value]:

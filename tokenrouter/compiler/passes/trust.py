@@ -3,7 +3,12 @@
 Needs: nothing. Gives: nothing is changed.
 Reports:
     TR2501  a load signal, which makes the policy's tokens depend on who else is served
-    TR2502  a rule that reads the client's own text, so that whoever writes it chooses the model
+    TR2502  a rule that reads a text of the client, so that whoever writes it chooses the model
+
+Which is which is told by types and by the catalogue of signals, never by names. What a signal needs says whether it is
+a load. All that a client sends reaches rules as `request.NAME`; only where a rule reads it as a text can it be what
+somebody typed, for a field that is read as a number or as a condition takes no text (the server refuses one). A field
+decides by itself or through a variable that is `set` from it.
 """
 
 from __future__ import annotations
@@ -15,9 +20,6 @@ from tokenrouter.compiler.ir import Automaton, Borrow
 from tokenrouter.diagnostics import Diagnostic, Span
 from tokenrouter.signals import SIGNALS
 
-# Metadata of these names is what people write, not what an operator sets.
-WRITTEN = {"prompt", "text", "message", "messages", "content", "input", "system", "question"}
-
 
 def trust(auto: Automaton) -> list[Diagnostic]:
     """Return a warning for each thing of the outside that decides a rule."""
@@ -26,7 +28,7 @@ def trust(auto: Automaton) -> list[Diagnostic]:
         for part in walk(expr):
             if isinstance(part, SignalOf) and SIGNALS[part.name].needs == "load":
                 found.setdefault(str(part), _load(part, span))
-            elif isinstance(part, FieldOf) and part.name in WRITTEN:
+            elif isinstance(part, FieldOf) and part.unit == "text":
                 found.setdefault(str(part), _steered(part, span))
     return list(found.values())
 
@@ -63,7 +65,8 @@ def _steered(part: FieldOf, span: Span) -> Diagnostic:
     return Diagnostic(
         "TR2502",
         "warning",
-        f"`{part}` is the client's own text: whoever writes it can steer this rule",
+        f"`{part}` is a text of the client: whoever writes it can steer this rule",
         span,
-        help="read a field that the operator sets, or the candidate's `token` and `class`",
+        help="read the field as a number or as a condition (`== true`), which no text of a user passes for; "
+        "of what the models write, read `token` and `class`",
     )
