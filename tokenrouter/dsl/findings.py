@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tokenrouter.diagnostics import CODES, Diagnostic, Edit, Fix, Label, Span
 from tokenrouter.dsl.nearest import did_you_mean, nearest
@@ -73,6 +74,16 @@ class Findings:
             entry.name
         )
 
+    def placed(
+        self, place: Callable[[Span], Span], placed: Callable[[Diagnostic], Diagnostic]
+    ) -> Findings:
+        """Return the same with every place moved."""
+        unknown = {
+            key: _Unknown(e.code, e.kind, e.name, e.known, list(map(place, e.spans)))
+            for key, e in self._unknown.items()
+        }
+        return Findings(self.lost_names, list(map(placed, self._found)), unknown)
+
     def finish(self) -> list[Diagnostic]:
         """Return everything, in source order, each once."""
         found = list(self._found)
@@ -99,3 +110,30 @@ def _respell(entry: _Unknown, spans: list[Span]) -> Fix | None:
         return None
     edits = tuple(Edit(span, near) for span in spans)
     return Fix(f"write `{near}`", edits, safe=False)
+
+
+class _Call(NamedTuple):
+    """What was said of a name that nothing declares."""
+
+    code: str
+    kind: str
+    name: str
+    span: Span
+    known: tuple[str, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Recorded(Findings):
+    """What one part of a file says, to be said again as long as that part stays."""
+
+    _calls: list[_Call] = field(default_factory=list)
+
+    def unknown(self, code: str, kind: str, name: str, span: Span, known: Iterable[str]) -> None:
+        """Keep it: whether it is told depends on what is lost elsewhere."""
+        self._calls.append(_Call(code, kind, name, span, tuple(known)))
+
+    def say(self, found: Findings) -> None:
+        """Say it all."""
+        found.extend(self._found)
+        for call in self._calls:
+            found.unknown(*call)

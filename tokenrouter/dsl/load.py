@@ -85,41 +85,42 @@ def study(text: str, filename: str, sets: Sets, read: Callable[[str], str] = rea
 
 
 @dataclass(eq=False, slots=True)
-class _Files:
+class Files:
     """The trees of a file and of what it imports, each once, imported ones first."""
 
     found: Findings
     read: Callable[[str], str] = read_text
+    parse: Callable[[Source], Tree] | None = None  # what knows trees from before
     trees: list[tuple[Tree, bool]] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
 
     def add(self, name: str, text: str, imported: bool) -> Tree:
         """Parse a file, after those that it imports."""
-        tree = parse_any(Source.of(name, text))
+        tree = (self.parse or parse_any)(Source.of(name, text))
         self.texts[name] = text
         self.found.extend(tree.problems)
         self.found.lost_names |= tree.lost_names
-        self.open.append(_real(name))
+        self.open.append(real_path(name))
         for item in tree.file.items:
             if isinstance(item, ast.Import):
-                self._import(tree, item)
+                self.take(tree, item)
         self.open.pop()
         self.trees.append((tree, imported))
         return tree
 
-    def _import(self, tree: Tree, node: ast.Import) -> None:
+    def take(self, tree: Tree, node: ast.Import) -> None:
         span = tree.source.span(node.path.start, node.path.end)
         written = node.path.text.strip('"')
         path = os.path.join(os.path.dirname(tree.source.name), written)
-        real = _real(path)
+        real = real_path(path)
         if real in self.open:
             way = " -> ".join(
                 f"`{os.path.basename(p)}`" for p in [*self.open[self.open.index(real) :], real]
             )
             self.found.add("TR1202", f"files import each other: {way}", span)
             return
-        if any(_real(known) == real for known in self.texts):
+        if any(real_path(known) == real for known in self.texts):
             return
         try:
             text = self.read(path)
@@ -131,7 +132,7 @@ class _Files:
         self.add(path, text, True)
 
 
-def _real(path: str) -> str:
+def real_path(path: str) -> str:
     """Return the file that a path leads to; a path that can lead nowhere as it is."""
     try:
         return os.path.realpath(path)
@@ -163,32 +164,32 @@ def _study(
     known_only: bool = False,
 ) -> Study:
     found = Findings()
-    files = _Files(found, read)
+    files = Files(found, read)
     main = files.add(filename, text, False)
     scope = Scope(found)
     for tree, imported in files.trees:
-        _header(found, tree)
+        header(found, tree)
         declare(scope, tree, tree.file.items, imported)
     resolve(scope)
     if known_only:
         sets = {name: value for name, value in sets.items() if scope.get(name, "param")}
-    _set(scope, files.texts, sets)
+    give(scope, files.texts, sets)
     policies = _policies(scope, main)
-    _unused(scope, policies, main)
+    unused(scope, policies, lost=bool(main.lost))
     sound = [read for _, read in policies if read is not None]
-    own = [_closed(scope, mentioned(read)) for read in sound]
+    own = [closed(scope, mentioned(read)) for read in sound]
     everywhere = set().union(*own)
-    made = [_complete(scope, read, of, everywhere) for read, of in zip(sound, own, strict=True)]
+    made = [complete(scope, read, of, everywhere) for read, of in zip(sound, own, strict=True)]
     for one_policy in made:
         one_type(found, one_policy)
     if policy is not None or one:
         made = _choose(found, main, made, policy)
-    diagnostics = tuple(_in_its_language(d) for d in found.finish())
+    diagnostics = tuple(in_its_language(d) for d in found.finish())
     resolved = hir.Resolved(filename, tuple(made), diagnostics, files.texts)
     return Study(resolved, scope, main, tuple(tree for tree, _ in files.trees))
 
 
-def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
+def in_its_language(diagnostic: Diagnostic) -> Diagnostic:
     """Return a diagnostic whose help and fix are in the spelling of its file."""
     if not diagnostic.span.file.endswith(".py"):
         return diagnostic
@@ -197,7 +198,7 @@ def _in_its_language(diagnostic: Diagnostic) -> Diagnostic:
     return in_python(diagnostic)
 
 
-def _header(found: Findings, tree: Tree) -> None:
+def header(found: Findings, tree: Tree) -> None:
     header = tree.file.header
     if header is None:
         if not any(first <= tree.tokens.starts[tree.tokens.real[0]] for first, _ in tree.lost):
@@ -218,7 +219,7 @@ def _header(found: Findings, tree: Tree) -> None:
         )
 
 
-def _set(scope: Scope, texts: dict[str, str], sets: Sets) -> None:
+def give(scope: Scope, texts: dict[str, str], sets: Sets) -> None:
     """Give params the values of `--set`; what is wrong with one is shown as it was given."""
     for name, text in sets.items():
         shown = Source.of(f"--set {name}={text}", f"{name}={text}")
@@ -308,7 +309,7 @@ def _said(spoken: dict[str, tuple[hir.Comment, ...]], name: str) -> tuple[hir.Co
     return (*before, *spoken.get(name, ()), *after)
 
 
-def _complete(scope: Scope, policy: hir.Policy, own: set[str], everywhere: set[str]) -> hir.Policy:
+def complete(scope: Scope, policy: hir.Policy, own: set[str], everywhere: set[str]) -> hir.Policy:
     """Return a policy with its declarations: its own, which it mentions, and those that no policy of the file does."""
     keep = {name for name in scope.entries if name in own or name not in everywhere}
     heads = [e.hir for n, e in scope.entries.items() if isinstance(e.hir, hir.Head) and n in keep]
@@ -343,15 +344,17 @@ def _fitted(scope: Scope, entry: Entry) -> hir.DerivedSignal:
     return replace(entry.hir, of=of, unit=of.unit)
 
 
-def _closed(scope: Scope, names: set[str]) -> set[str]:
+def closed(scope: Scope, names: set[str]) -> set[str]:
     """Return names with the models of the heads among them."""
     heads = (entry.hir for name in names if (entry := scope.entries.get(name)) is not None)
     return names | {head.model for head in heads if isinstance(head, hir.Head)}
 
 
-def _unused(scope: Scope, policies: list[tuple[ast.Policy, hir.Policy | None]], main: Tree) -> None:
+def unused(
+    scope: Scope, policies: list[tuple[ast.Policy, hir.Policy | None]], *, lost: bool
+) -> None:
     """Warn of declarations that nothing uses, where the file has policies and all of it was read."""
-    if not policies or main.lost or any(read is None for _, read in policies):
+    if not policies or lost or any(read is None for _, read in policies):
         return
     for entry in scope.entries.values():
         if not entry.used and not entry.imported and not entry.broken:
