@@ -1,11 +1,14 @@
 """A plan is complete, sealed, holds together, and reads as text."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.compiler.irs import (
     COMMIT,
     ENTROPY,
     MAXPROB,
+    STOP,
     automaton,
     borrow,
     cmp,
@@ -13,16 +16,20 @@ from tests.compiler.irs import (
     r2r,
     r_stitch,
     retry,
+    share,
     then,
 )
 from tests.compiler.plans import facts, plan_of, vocabulary
+from tokenrouter.compiler.chain import flow
 from tokenrouter.compiler.expr import SignalOf
 from tokenrouter.compiler.memory import BudgetError
 from tokenrouter.compiler.models import compare
+from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.plan.hash import hashes
 from tokenrouter.plan.io import decode, encode
 from tokenrouter.plan.show import show
 from tokenrouter.plan.verify import verify
+from tokenrouter.profile.priors import MEAN_TOKENS
 
 UNSURE = cmp(ENTROPY, ">", 2)
 POLICIES = {
@@ -87,6 +94,66 @@ def test_a_model_that_is_rarely_reached_reads_no_prompt_at_admission():
     assert [model.prefill for model in plan.models] == ["eager", "lazy"]
     assert [graph.tasks[0].prefill for graph in plan.subservers] == ["eager", "lazy"]
     assert [model.prefill for model in plan_of(r_stitch()).models] == ["eager", "eager"]
+
+
+LIVES = 1 - 1 / MEAN_TOKENS  # the probability that a kept token is not the last
+BORROWS = automaton(("small", (UNSURE, borrow("large", 3)), (None, COMMIT)), ("large",))
+# By policy: its one rule that leads to `large`, and how often that must fire for one request in two to come there. With
+# h the reach and s = LIVES: h = q + (1 - q) s h where the candidate is dropped, h = s (q + (1 - q) h) where it is kept.
+HALF_OF_ALL = {
+    "retry": (automaton(("small", (UNSURE, retry("large")), (None, COMMIT)), ("large", (None, COMMIT))), (1 - LIVES) / (2 - LIVES)),
+    "borrow": (BORROWS, (1 - LIVES) / (2 - LIVES)),
+    "commit then": (automaton(("small", (UNSURE, then("large")), (None, COMMIT)), ("large", (None, COMMIT))), (1 - LIVES) / LIVES),
+    "commit then borrow": (automaton(("small", (UNSURE, borrow("large", 3, keep=True)), (None, COMMIT)), ("large",)), (1 - LIVES) / LIVES),
+    "mix": (automaton(("small", (UNSURE, mix(large=0.5, small=0.5)), (None, COMMIT)), ("large", (None, COMMIT))), 2 * (1 - LIVES) / LIVES),
+    "or stop": (automaton(("small", (UNSURE, retry("large")), (None, STOP)), ("large", (None, COMMIT))), 0.5),
+    "stop behind it": (automaton(("small", (UNSURE, retry("large")), (None, COMMIT)), ("large", (None, STOP))), (1 - LIVES) / (2 - LIVES)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("auto", "often"), HALF_OF_ALL.values(), ids=HALF_OF_ALL)
+def test_a_model_that_half_of_the_requests_reach_reads_the_prompt_at_admission(auto, often):
+    def prefill(share):
+        plan = plan_of(auto, given={"small": {0: share}})
+        assert [graph.tasks[0].prefill for graph in plan.subservers] == [
+            model.prefill for model in plan.models
+        ]
+        return plan.models[1].prefill
+
+    assert flow(auto, {"small": {0: often}}).reached[1] == pytest.approx(0.5, abs=1e-9)
+    assert prefill(often * (1 + 1e-6)) == "eager"
+    assert prefill(often * (1 - 1e-6)) == "lazy"
+
+
+def test_a_model_behind_another_is_reached_by_the_product_of_both():
+    auto = automaton(
+        ("small", (UNSURE, retry("mid")), (None, STOP)),
+        ("mid", (UNSURE, retry("large")), (None, STOP)),
+        ("large", (None, COMMIT)),
+    )
+
+    def prefills(small, mid):
+        plan = plan_of(auto, given={"small": {0: small}, "mid": {0: mid}})
+        return [model.prefill for model in plan.models]
+
+    assert prefills(0.8, 0.626) == ["eager", "eager", "eager"]
+    assert prefills(0.8, 0.624) == ["eager", "eager", "lazy"]
+    assert prefills(0.499, 0.99) == ["eager", "lazy", "lazy"]
+
+
+def test_a_model_that_requests_start_at_reads_the_prompt_at_admission_however_few_do():
+    auto = automaton(
+        ("small", (None, COMMIT)), ("large", (None, COMMIT)), start=mix(small=0.999, large=0.001)[1]
+    )
+
+    assert [model.prefill for model in plan_of(auto).models] == ["eager", "eager"]
+
+
+def test_an_enforced_bound_makes_a_model_no_less_reached():
+    free = automaton(("small", (None, then("large"))), ("large", (None, COMMIT)))
+    bound, _ = enforce(replace(free, claims=(share("enforce", "large", 0.01),)))
+
+    assert plan_of(free).models[1].prefill == plan_of(bound).models[1].prefill == "eager"
 
 
 def test_the_meaning_is_the_same_under_any_tuning():

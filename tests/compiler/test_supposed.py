@@ -79,6 +79,7 @@ def test_two_values_that_a_law_keeps_apart_are_refused_by_the_law(earlier, later
         "entropy = 12, maxprob = 0.99",
         "position = 10, count(large) = 9, share(large) = 45%",
         "position = 10, count(large) = 9, count(small) = 4",
+        "position = 10, count(large) = 2, count(small) = 4",
     ],
 )
 def test_values_that_only_together_cannot_be_are_refused(given):
@@ -94,6 +95,8 @@ def test_values_that_only_together_cannot_be_are_refused(given):
         "entropy = 0.69, maxprob = 0.5",  # ln 2, rounded
         "position = 10, count(large) = 4, share(large) = 45%",
         "position = 3, count(large) = 3, count(small) = 0, share(large) = 100%",
+        "position = 10, count(large) = 4, count(small) = 6",
+        "position = 10, count(large) = 4",
         "share(large) = 33.5%, share(small) = 66.7%",
         "rank = 1, logprob = -0.7, maxprob = 0.5, entropy = 1",
         "tau = 6, entropy = 6, mean(entropy, 4) = 2.5",

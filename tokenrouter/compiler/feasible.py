@@ -293,12 +293,12 @@ class _Draft:
 
     def _bend(self) -> str | None:
         """Apply the curved laws until nothing moves, or long enough."""
-        number = self.space.number
+        number, auto = self.space.number, self.space.auto
         for _ in range(ROUNDS):
             terms = [(term, self.space.terms[term]) for term in self.terms]
             known = {e: span_of(term, self.links) for term, e in terms if e is not None}
             moved = False
-            for bound in laws.consequences(self.space.auto.vocabulary, known):
+            for bound in laws.consequences(auto.vocabulary, self.space.models, known):
                 for link in bounds(number(bound.term), bound.range, ""):
                     if link.link.tighter(self.links.get((link.x, link.y))):
                         moved = True

@@ -4,13 +4,14 @@ With p = softmax(logits) over a vocabulary of V, P the largest probability and k
     -k P ln P - (1 - kP) ln(1 - kP)  <=  entropy  <=  -P ln P - (1 - P) ln((1 - P) / (V - 1))
 The upper bound is Fano's (all mass beside P spread evenly), the lower one puts as much as P allows on k tokens. Both fall
 as P grows. Further: margin <= P, margin >= 2 P - 1, P <= mass(k) <= k P, mass is monotone in k, logprob <= ln P, a token
-count never exceeds `position`, max(s, n) >= s, max(s, n) >= mean(s, n), shares sum to 1 at most,
+count never exceeds `position`, the counts of all models sum to it, share(M) * position = count(M), shares sum to 1 at
+most (to 0 at position 0), max(s, n) >= s, max(s, n) >= mean(s, n),
 entropy_norm <= (h(P) / ln 2) + 1 - P from P = 1/2 on, a candidate of rank r > 1 has at most 1 / r and at most 1 - P, one of rank 1 has P.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import exp, floor, inf, log, log1p
 from typing import NamedTuple
@@ -115,9 +116,12 @@ ENTROPY = SignalOf("entropy")
 MAXPROB = SignalOf("maxprob")
 MARGIN = SignalOf("margin")
 LOGPROB = SignalOf("logprob")
+POSITION = SignalOf("position")
 RANK = SignalOf("rank")
 NORM = SignalOf("entropy_norm")
-TIED = frozenset({"share", "rank", "logprob"})  # what the curved laws speak of without `maxprob`
+TIED = frozenset(
+    {"share", "count", "position", "rank", "logprob"}
+)  # what the curved laws speak of without `maxprob`
 BENT = frozenset(
     {"entropy", "margin", "logprob", "mass"}
 )  # what `maxprob` bounds, and is bounded by
@@ -136,8 +140,8 @@ class Told(NamedTuple):
         return f"{self.why.format(self.at)} keeps `maxprob` {side} {self.value:.3g}"
 
 
-def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
-    """Return what the curved laws say of the terms that are mentioned, from where they lie now."""
+def consequences(v: int, models: Sequence[str], known: dict[Expr, Range]) -> list[Bound]:
+    """Return what the curved laws say of the terms that are mentioned, from where they lie now; `models` are all."""
     out: list[Bound] = []
     p, h = known.get(MAXPROB), known.get(ENTROPY)
     if p and h:
@@ -147,6 +151,8 @@ def consequences(v: int, known: dict[Expr, Range]) -> list[Bound]:
     if RANK in known and LOGPROB in known:
         out += _rank(known[RANK], known[LOGPROB], p)
     out += _shares(known)
+    if POSITION in known:
+        out += _kept(models, known, known[POSITION])
     return [bound for bound in out if bound.term in known]
 
 
@@ -232,6 +238,49 @@ def _shares(known: dict[Expr, Range]) -> list[Bound]:
         )
         for term in shares
     ]
+
+
+def _kept(models: Sequence[str], known: dict[Expr, Range], position: Range) -> Iterator[Bound]:
+    """Yield what kept tokens, those of each model and all of them, say of each other."""
+    counts = {
+        SignalOf("count", (model,)): known.get(SignalOf("count", (model,))) for model in models
+    }
+    ranges = {term: at for term, at in counts.items() if at is not None}
+    if not ranges:
+        return
+    why = "counts sum to `position` at most"
+    yield Bound(POSITION, Range(low=sum(at.low for at in ranges.values())), why)
+    for term in ranges:
+        others = [at for other, at in ranges.items() if other != term]
+        yield Bound(term, Range(high=position.high - sum(at.low for at in others)), why)
+        if len(ranges) == len(models):
+            least = position.low - sum(at.high for at in others)
+            yield Bound(term, Range(low=least), "the counts of all models sum to `position`")
+    if len(ranges) == len(models):
+        most = sum(at.high for at in ranges.values())
+        yield Bound(POSITION, Range(high=most), "the counts of all models sum to `position`")
+    for term, at in ranges.items():
+        share = SignalOf("share", term.args)
+        if share in known:
+            yield from _share(term, at, share, known[share], position)
+
+
+def _share(
+    count: SignalOf, c: Range, share: SignalOf, s: Range, position: Range
+) -> Iterator[Bound]:
+    """Yield what share(M) = count(M) / position says of the three; a share is a float, and so rounded."""
+    why = f"`{share}` is `{count}` / `position`"
+    if position.high < inf:
+        yield Bound(count, Range(high=s.high * position.high + SLACK), why)
+    yield Bound(count, Range(low=max(0.0, s.low) * position.low - SLACK), why)
+    if position.low > 0.0:
+        yield Bound(share, Range(high=c.high / position.low + SLACK), why)
+    if 0.0 < position.high < inf:
+        yield Bound(share, Range(low=c.low / position.high - SLACK), why)
+    if s.high > 0.0:
+        yield Bound(POSITION, Range(low=c.low / s.high - SLACK), why)
+    if s.low > 0.0:
+        yield Bound(POSITION, Range(high=c.high / s.low + SLACK), why)
 
 
 @cache

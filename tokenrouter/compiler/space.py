@@ -63,6 +63,7 @@ class Space:
     def __init__(self, auto: Automaton) -> None:
         """Start with the number 0 alone, and the term that the curved laws turn on."""
         self.auto = auto
+        self.models = tuple(decl.name for decl in auto.models)
         self.terms: list[Expr | None] = [None]
         self._numbers: dict[Expr | None, int] = {None: ZERO}
         self._ways: dict[tuple[int, bool], tuple[Expr, list[Way] | None]] = {}  # by identity

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from math import inf
 
 from tokenrouter.compiler import laws
 from tokenrouter.compiler.expr import Comparison, Every, Expr, Lit, Negation, SignalOf
@@ -51,10 +52,11 @@ def _contradiction(everything: Region, givens: Sequence[hir.Given]) -> str | Non
         for term, value in said
         if isinstance(term, SignalOf) and not isinstance(value, (bool, str))
     }
-    why = _together(numbers)
+    why = _together(numbers, [decl.name for decl in everything.space.auto.models])
     if why:
         return why
-    parts = tuple(part for term, value in said for part in _about(term, value))
+    token = 1.0 / max(1.0, numbers.get(SignalOf("position"), inf))
+    parts = tuple(part for term, value in said for part in _about(term, value, token))
     ways = everything.space.ways(Every(parts))
     regions = [everything.assume(way) for way in ways or [()]]
     empty = [region for region in regions if isinstance(region, Empty)]
@@ -75,7 +77,7 @@ def _alone(auto: Automaton, term: Expr, value: bool | float | str) -> str:
     return "`chance` is below 1" if term == SignalOf("chance") and value == 1.0 else ""
 
 
-def _together(numbers: dict[SignalOf, float]) -> str:
+def _together(numbers: dict[SignalOf, float], models: Sequence[str]) -> str:
     """Return what counts and shares of kept tokens contradict; '' where they go together."""
     shares = {term: value for term, value in numbers.items() if term.name == "share"}
     counts = {term: value for term, value in numbers.items() if term.name == "count"}
@@ -86,6 +88,9 @@ def _together(numbers: dict[SignalOf, float]) -> str:
         return ""
     if len(counts) > 1 and sum(counts.values()) > position:
         return f"{_list(counts)} sum to {sum(counts.values()):g}, which is more than `position`"
+    every = {SignalOf("count", (model,)) for model in models} <= counts.keys()
+    if every and sum(counts.values()) < position:
+        return f"{_list(counts)} sum to {sum(counts.values()):g}, and all counts to `position`"
     for term, share in shares.items():
         count = counts.get(SignalOf("count", term.args))
         if count is not None and abs(count - share * position) >= max(1.0, ROUNDED * position):
@@ -94,16 +99,18 @@ def _together(numbers: dict[SignalOf, float]) -> str:
 
 
 def _list(terms: dict[SignalOf, float]) -> str:
-    return " and ".join(f"`{term}`" for term in terms)
+    *first, last = (f"`{term}`" for term in terms)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
-def _about(term: Expr, value: bool | float | str) -> Iterator[Expr]:
-    """Yield what a supposition says: of counts exactly, of other numbers about."""
+def _about(term: Expr, value: bool | float | str, token: float) -> Iterator[Expr]:
+    """Yield what a supposition says: of counts exactly, of shares to the next token, of other numbers about."""
     if isinstance(value, bool):
         yield term if value else Negation(term)
     elif isinstance(value, float | int):
         exact = isinstance(term, SignalOf) and SIGNALS[term.name].unit == "count"
         slack = 0.0 if exact else ROUNDED * abs(value)
+        slack = max(slack, token) if isinstance(term, SignalOf) and term.name == "share" else slack
         yield Comparison(">=", term, Lit(value - slack, "number"))
         yield Comparison("<=", term, Lit(value + slack, "number"))
 

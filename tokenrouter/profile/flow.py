@@ -117,7 +117,7 @@ def _reached(ways: list[Step], entry: list[float], model: int, mean_tokens: floa
         if way.source == model:
             continue
         if way.lender == model or way.target == model:
-            b[way.source] += way.p
+            b[way.source] += way.p * (1.0 - 1.0 / mean_tokens) ** way.kept  # the last goes nowhere
         elif way.target is not None:
             a[way.source, way.target] -= way.p * _survives(way, mean_tokens)
     a[model], b[model] = np.eye(n)[model], 1.0
