@@ -11,6 +11,7 @@ from tests.factories import EOS, save_model
 from tokenrouter.cli import main
 from tokenrouter.dsl.pages import examples, page
 
+CODE = r"^\w+\[(TR\d+)\]"
 USED = re.compile(r'use "(org/[^"]+)"')
 
 
@@ -52,7 +53,7 @@ ODD = {
 
 
 def told(text, code, tmp_path, capsys, *, odd):
-    """Return the codes that `trc compile` tells of an example whose models are tiny ones."""
+    """Return the codes that `trc compile` and `trc check` tell of an example whose models are tiny ones."""
     for at, name in enumerate(dict.fromkeys(USED.findall(text))):
         made, change = ODD[code] if odd and at == 1 else ({}, None)
         path = save_model(tmp_path / name, seed=at, **made)
@@ -62,7 +63,10 @@ def told(text, code, tmp_path, capsys, *, odd):
     policy = tmp_path / "policy.route"
     policy.write_text(text, encoding="utf-8")
     done = main(["compile", str(policy), "-o", str(tmp_path / "plan.json")])
-    return done, re.findall(r"^\w+\[(TR\d+)\]", capsys.readouterr().err, re.MULTILINE)
+    codes = re.findall(CODE, capsys.readouterr().err, re.MULTILINE)
+    assert main(["check", str(policy)]) == done  # which looks at models, all of them being there
+    assert re.findall(CODE, capsys.readouterr().err, re.MULTILINE) == codes
+    return done, codes
 
 
 @pytest.mark.parametrize("code", ODD)
@@ -119,3 +123,27 @@ def test_models_that_nearly_differ_are_not_told_of(code, tmp_path, capsys, monke
     text = examples(page(code)).bad.replace("tensor_parallel 4", "tensor_parallel 2")
 
     assert told(text, code, tmp_path, capsys, odd=True)[1] == []
+
+
+def test_check_says_nothing_of_models_where_one_of_them_is_not_there(tmp_path, capsys):
+    text = examples(page("TR4101")).bad
+    [first, *_] = dict.fromkeys(USED.findall(text))
+    policy = tmp_path / "policy.route"
+    policy.write_text(text.replace(first, str(save_model(tmp_path / first))), encoding="utf-8")
+
+    assert main(["check", str(policy)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_check_knows_the_vocabulary_of_models_that_are_there(tmp_path, capsys):
+    text = """route 1
+model small { use "tiny" }
+policy p { start small at small { when entropy > 15 -> stop otherwise -> commit } }
+"""  # ln 49152 is 10.8, and ln 2^24 is 16.6
+    policy = tmp_path / "policy.route"
+    policy.write_text(text, encoding="utf-8")
+    assert main(["check", str(policy)]) == 0
+    save_model(tmp_path / "tiny")
+
+    assert main(["check", str(policy)]) == 1
+    assert re.findall(CODE, capsys.readouterr().err, re.MULTILINE) == ["TR2301"]

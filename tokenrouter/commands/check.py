@@ -1,4 +1,4 @@
-"""`trc check`: everything that can be said of a policy without its model files."""
+"""`trc check`: everything that can be said of a policy without its model files, and of those what is at hand."""
 
 from __future__ import annotations
 
@@ -83,11 +83,12 @@ def _check(file: str, args: argparse.Namespace) -> Resolved:
 
 
 def everything(text: str, name: str) -> Resolved:
-    """Return what the front end finds, and behind it, where that found no error, what the passes find."""
+    """Return what the front end finds; where that is no error, what the passes find, and then what models at hand show."""
     from tokenrouter.compiler.analyse import complete
+    from tokenrouter.compiler.at_hand import with_models
     from tokenrouter.dsl.load import examine
 
-    return complete(examine(text, name))
+    return with_models(complete(examine(text, name)))
 
 
 def _mend(text: str, name: str, *, unsafe: bool) -> str:

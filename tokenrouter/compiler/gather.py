@@ -31,7 +31,7 @@ class HeadError(TokenRouterError):
 
 def gather(auto: Automaton, base: Path) -> list[Facts]:
     """Return the facts of every model, in order; relative paths start at `base`. Raises ModelError."""
-    facts = [_facts(decl.name, decl.use, base) for decl in auto.models]
+    facts = [facts_of(decl.name, decl.use, base) for decl in auto.models]
     for decl, fact in zip(auto.models, facts, strict=True):
         if decl.quantize != "none" and not fact.config.is_own:
             why = f"`{fact.config.family}` runs through transformers"  # better told here than when it is served
@@ -41,7 +41,8 @@ def gather(auto: Automaton, base: Path) -> list[Facts]:
     return facts
 
 
-def _facts(name: str, use: str, base: Path) -> Facts:
+def facts_of(name: str, use: str, base: Path) -> Facts:
+    """Return the facts of one model. Raises ModelError."""
     try:
         located = locate(use, base)
         template = read_template(located)

@@ -21,7 +21,7 @@ from tokenrouter.models.head import HeadFile, HeadFileError, read_head
 
 def at_hand(heads: tuple[HeadDecl, ...], base: Path) -> list[Diagnostic]:
     """Return what is wrong with those files that are there; relative paths start at `base`."""
-    files = [decl for decl in heads if decl.kind != "python" and (base / decl.file).is_file()]
+    files = [decl for decl in heads if decl.kind != "python" and (base / decl.file).exists()]
     return [found for decl in files if isinstance(found := _read(decl, base), Diagnostic)]
 
 
