@@ -26,6 +26,7 @@ from tokenrouter.runtime.row import Runner, StepOutput
 from tokenrouter.runtime.runner import ModelRunner
 from tokenrouter.runtime.scheduler import Chunk
 from tokenrouter.runtime.settings import WindowMode
+from tokenrouter.runtime.subserver import Subserver
 
 STALE = -1
 
@@ -57,6 +58,7 @@ class Conditions:
     mode: WindowMode = "fixed"  # of the windows
     graphs: bool = False  # whether short steps are captured
     swaps: bool = False  # whether other tables are put in force on the way
+    late: bool = False  # whether grammars are followed in threads that no batch waits for
 
 
 def under(plan: s.Plan, conditions: Conditions) -> s.Plan:
@@ -254,6 +256,7 @@ class _Driver:
         self.running: dict[int, int] = {}  # engine's number -> place
         self.completions: dict[int, Completion] = {}
         self.given_up: set[int] = set()
+        self.aside: dict[int, Subserver] = {}  # with threads for grammars, by identity
         # Accidents are spread over the run by counting down to them.
         self.accidents = ["death"] * conditions.deaths + ["abort"] * conditions.aborts
         self.rng.shuffle(self.accidents)
@@ -294,7 +297,17 @@ class _Driver:
                 return
             if any(self.engine.do(event) for event in events[1:]):
                 return
-        assert self.engine.step(), f"nothing can happen and {len(self.running)} requests wait"
+        if self.conditions.late:
+            self._go_aside()
+        going = self.engine.step() or any(s.scheduler.barred for s in self.engine.subservers)
+        assert going, f"nothing can happen and {len(self.running)} requests wait"
+
+    def _go_aside(self) -> None:
+        """Give every subserver threads for grammars, those that have just been started included."""
+        for subserver in self.engine.subservers:
+            if id(subserver) not in self.aside and subserver.masks is not None:
+                subserver.masks.go_aside(patience_ms=0)
+                self.aside[id(subserver)] = subserver
 
     def _accident(self) -> None:
         if not self.accidents:

@@ -21,6 +21,7 @@ CONDITIONS = {
     "alone": Conditions(crowd=1),
     "in disorder with a tiny pool": Conditions(capacity=64, order=3, chunk=3),
     "with subservers lost": Conditions(deaths=3, order=10, windows=4, capacity=96),
+    "grammars followed in threads": Conditions(late=True, deaths=2, order=5, capacity=96),
     "with others given up, all lazy": Conditions(aborts=6, order=11, prefill="lazy"),
 }
 

@@ -4,19 +4,22 @@ A grammar travels as one text (`Sampling.grammar`), made once by the front end: 
 subserver reads the tokens that it has not read yet, whoever wrote them, so nothing but tokens has to travel with a hand-off.
 
 The end of sequence may come exactly where the grammar may end. llguidance bounds its own work, compiling and each
-step; a grammar that needs more is an error, and until then its subserver waits: seconds were seen.
+step; a grammar that needs more is an error. Until then some tenths of a second pass, so `masks` has threads for it.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenrouter.errors import TokenRouterError
+from tokenrouter.runtime.grammar_faults import NO_TEXT, explained
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -54,11 +57,11 @@ def of_json_schema(schema: str) -> str:
         overrides: Any = {"whitespace_pattern": WHITE_SPACE}
         return LLMatcher.grammar_from_json_schema(schema, overrides=overrides)
     except ValueError as error:
-        raise GrammarError(_line(str(error))) from error
+        raise GrammarError(explained(str(error))) from error
 
 
 class Grammars:
-    """The grammars over one vocabulary; its tokenizer is read when the first one comes."""
+    """The grammars over one vocabulary; its tokenizer is read when the first one comes. For any threads."""
 
     def __init__(
         self, tokenizer: Callable[[], TextTokenizer], size: int, eos_ids: Collection[int]
@@ -67,24 +70,40 @@ class Grammars:
         self._size = size
         self._eos = sorted(eos_ids)
         self._tokenizer: LLTokenizer | None = None
-        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._reading = threading.Lock()  # of the tokenizer
+        self._lock = threading.Lock()  # of what is kept
+        self._kept: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
+
+    def prepare(self) -> None:
+        """Read the vocabulary now: it takes some tenths of a second, in which no other thread gets far."""
+        if self._eos:
+            self._ids()
 
     def check(self, grammar: str) -> None:
-        """Compile a grammar, which may take a while; raises GrammarError. Needs no other thread to stay away."""
+        """Compile a grammar, which may take a while; raises GrammarError."""
         Matcher(self._compiled(grammar), self._size, self._eos).allowed()
 
     def matcher(self, grammar: str) -> Matcher:
-        """Return a matcher before its first token."""
-        if grammar not in self._kept:
-            self._kept[grammar] = self._compiled(grammar)
+        """Return a matcher before its first token; one grammar is compiled once, whoever else asks meanwhile."""
+        with self._lock:
+            kept = self._kept.get(grammar)
+            made: Future[LLMatcher] = kept or Future()
+            self._kept[grammar] = made
+            self._kept.move_to_end(grammar)
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
-        self._kept.move_to_end(grammar)
-        return Matcher(self._kept[grammar].deep_copy(), self._size, self._eos)
+        if kept is None:
+            try:
+                made.set_result(self._compiled(grammar))
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it must hear of it
+                self.drop(grammar)
+                made.set_exception(error)
+        return Matcher(made.result().deep_copy(), self._size, self._eos)
 
     def drop(self, grammar: str) -> None:
         """Forget a grammar that proved too costly: nobody can use it, and what it has built is large."""
-        self._kept.pop(grammar, None)
+        with self._lock:
+            self._kept.pop(grammar, None)
 
     def _compiled(self, grammar: str) -> LLMatcher:
         from llguidance import LLMatcher, LLParserLimits  # noqa: PLC0415
@@ -94,16 +113,17 @@ class Grammars:
         limits = LLParserLimits(max_grammar_size=100_000, max_lexer_states=50_000)
         made = LLMatcher(self._ids(), grammar, log_level=0, limits=limits)
         if made.is_error():
-            raise GrammarError(_line(made.get_error()))
+            raise GrammarError(explained(made.get_error()))
         return made
 
     def _ids(self) -> LLTokenizer:
         from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415
 
-        if self._tokenizer is None:
-            spelled = TokenizerWrapper(_Spelled(self._load(), self._size, self._eos[0]))
-            self._tokenizer = LLTokenizer(spelled, n_vocab=self._size, eos_token=self._eos)
-        return self._tokenizer
+        with self._reading:
+            if self._tokenizer is None:
+                spelled = TokenizerWrapper(_Spelled(self._load(), self._size, self._eos[0]))
+                self._tokenizer = LLTokenizer(spelled, n_vocab=self._size, eos_token=self._eos)
+            return self._tokenizer
 
 
 class _Spelled:
@@ -133,24 +153,18 @@ class Matcher:
     def read(self, tokens: list[int]) -> None:
         """Take tokens that were committed; raises GrammarError where they do not follow the grammar, or it costs too much."""
         if tokens and not self._matcher.consume_tokens(tokens):
-            raise GrammarError(_line(self._matcher.get_error()))
+            raise GrammarError(explained(self._matcher.get_error()))
 
     def allowed(self) -> np.ndarray:
         """Return by id whether it may come next: [V] bool, at least one; raises GrammarError where it costs too much."""
         packed = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            raise GrammarError(_line(self._matcher.get_error()))
+            raise GrammarError(explained(self._matcher.get_error()))
         allowed = np.unpackbits(packed, bitorder="little")[: self._size].astype(bool)
         allowed[self._eos] = self._matcher.is_accepting() or self._matcher.is_stopped()
         if not allowed.any():
-            raise GrammarError("the grammar has come to where no token can follow")
+            raise GrammarError(NO_TEXT)
         return allowed
-
-
-def _line(message: str) -> str:
-    """Return a message of llguidance as one line of bounded length."""
-    lines = [line.strip() for line in message.splitlines() if line.strip(" ^|")]
-    return " ".join(lines)[:300]
 
 
 def json_text(value: object) -> str:

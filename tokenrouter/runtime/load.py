@@ -16,6 +16,7 @@ from tokenrouter.runtime.evaluate import Head
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.graphs import Wanted, buckets
 from tokenrouter.runtime.heads import load_heads, refuse_python
+from tokenrouter.runtime.masks import Masks
 from tokenrouter.runtime.model import LanguageModel, load_model
 from tokenrouter.runtime.model.parallel import Group
 from tokenrouter.runtime.ranks import Ranks
@@ -214,7 +215,7 @@ def subserver(
         epoch=epoch,
         settings=settings,
     )
-    made.grammars = grammars(plan, Path(settings.base))
+    made.masks = Masks(grammars(plan, Path(settings.base)))
     if isinstance(runner, ModelRunner):
         runner.phases = made.phases
     return made

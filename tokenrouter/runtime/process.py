@@ -56,6 +56,9 @@ def main(argv: list[str]) -> int:
         subserver = load.subserver(
             boot.plan, model, runner, sockets.send, now_ms, settings=settings, epoch=epoch
         )
+        if subserver.masks is not None:
+            subserver.masks.grammars.prepare()
+            subserver.masks.go_aside()
     except (TokenRouterError, MemoryError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TokenRouterError) else no_room(error, boot.plan)
         sockets.send(FRONT_END, Failed(model=model, epoch=epoch, reason=reason))

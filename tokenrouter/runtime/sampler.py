@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tokenrouter_kernels as kernels
 import torch
 
-from tokenrouter.runtime.grammar import GrammarError, Grammars
+from tokenrouter.runtime.grammar import GrammarError
+from tokenrouter.runtime.masks import Masks
 from tokenrouter.runtime.messages import Scores
 from tokenrouter.runtime.row import Key, Output, Row
 from tokenrouter.runtime.scheduler import Chunk
-from tokenrouter.runtime.shaping import Shaper, is_shaped
+from tokenrouter.runtime.shaping import is_shaped, shaper_of
 
 LOGPROB: Key = ("logprob", ())
 
@@ -47,23 +50,35 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
     _name_the_likeliest(output, rows)
 
 
-def shape(rows: list[Row], grammars: Grammars | None, device: torch.device) -> dict[int, str]:
-    """Give each row that asks for it its shaping; return why by the place of those that cannot be shaped."""
-    refused = {}
+class Shaped(NamedTuple):
+    """Which rows of a batch can be sampled from, by place, and why others never can, by request. The rest are barred."""
+
+    kept: list[int]
+    refused: dict[int, str]
+
+
+def shape(rows: list[Row], masks: Masks | None, device: torch.device) -> Shaped:
+    """Give each row that asks for it its shaping, where what its grammar lets follow is known."""
+    shaped = Shaped([], {})
+    if masks is not None:
+        masks.settle([row.sequence for row in rows])
     for at, row in enumerate(rows):
         sequence = row.sequence
-        if not is_shaped(sequence.sampling):
+        if sequence.barred:
             continue
-        try:
-            if sequence.shaper is None:
-                sequence.shaper = Shaper(sequence.sampling, sequence.n_prompt, grammars)
-            sequence.shaper.read(sequence.tokens)
-            row.shaping = sequence.shaper.shaping(device)
-        except GrammarError as error:
-            refused[at] = f"the grammar cannot be followed: {error}"
-            if grammars is not None and sequence.sampling.grammar:
-                grammars.drop(sequence.sampling.grammar)
-    return refused
+        if is_shaped(sequence.sampling):
+            try:
+                allowed = None if masks is None else masks.of(sequence)
+            except GrammarError as error:
+                reason = f"the answer cannot follow its grammar any further: {error}"
+                shaped.refused[sequence.request] = reason
+                continue
+            assert allowed is not None or not sequence.sampling.grammar, "no engine for grammars"
+            shaper = shaper_of(sequence)
+            shaper.read(sequence.tokens)
+            row.shaping = shaper.shaping(device, allowed)
+        shaped.kept.append(at)
+    return shaped
 
 
 def _shaped(raw: torch.Tensor, rows: list[Row]) -> torch.Tensor:

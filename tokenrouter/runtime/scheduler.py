@@ -2,7 +2,7 @@
 
 Pure decisions: no torch, no sockets, no clocks. One batch mixes prefill chunks, returns with a few unseen tokens and
 plain decodes; all are extends of 1..n tokens. Extends of up to `SHORT` tokens pass the gate, and up to `RETURN` tokens those of
-a request that has been read here before; longer ones are cut into chunks and ride along. Requests that are away are skipped; their pages stay.
+a request that has been read here before; longer ones are cut into chunks and ride along. Requests that are away, or barred, are skipped; their pages stay.
 
 Sequences are looked at in order of rank, those of one rank in order of admission; «older» and «younger» mean this order.
 Prompts share what a batch may read of them: half of it is for those that are sooner read than the oldest, shortest first, the
@@ -93,11 +93,16 @@ class Scheduler:
 
     def gated(self) -> list[Sequence]:
         """Return the sequences that wait at the gate."""
-        return [s for s in self.sequences.values() if s.owned and not s.prefilling]
+        return [s for s in self.sequences.values() if _gated(s)]
 
     def held(self) -> list[Sequence]:
         """Return the sequences that are owned here and cannot reach the gate for now."""
-        return [s for s in self.sequences.values() if s.owned and s.prefilling]
+        return [s for s in self.sequences.values() if s.owned and not _gated(s)]
+
+    @property
+    def barred(self) -> bool:
+        """Whether any sequence waits for what its grammar lets follow."""
+        return any(s.barred for s in self.sequences.values())
 
     def next_batch(self, *, gate_open: bool, allowance: Allowance = FREE) -> list[Chunk]:
         """Return the chunks of the next batch; pages are theirs already. Empty where nothing can run.
@@ -111,11 +116,12 @@ class Scheduler:
         # At least one token, or decodes that find no page would stop the prefill that holds the pages.
         left = float(max(self.max_tokens - short, self.max_tokens // 4, 1))
         left = min(left, allowance.work)
-        kept = self._kept_for_short([s for s in ready if not _gated(s)], left / 2, allowance)
+        prompts = [s for s in ready if not _gated(s) and not s.barred]
+        kept = self._kept_for_short(prompts, left / 2, allowance)
         chunks: list[Chunk] = []
         for at, sequence in enumerate(ready):
             gated = _gated(sequence)
-            if gated and not gate_open:
+            if sequence.barred or (gated and not gate_open):
                 continue
             if not sequence.pages:
                 self._match(sequence)
@@ -212,7 +218,7 @@ class Scheduler:
 
 
 def _gated(sequence: Sequence) -> bool:
-    return sequence.owned and not sequence.prefilling
+    return sequence.owned and not sequence.prefilling and not sequence.barred
 
 
 def _affordable(start: int, work: float, allowance: Allowance) -> int:

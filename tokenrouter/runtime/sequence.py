@@ -43,6 +43,7 @@ class Sequence:
     cached: int = 0
     looked: bool = False  # whether the prefix cache was asked for it
     prefilling: bool = False  # owned here and far from the gate: a prompt, or a prefix read again
+    barred: bool = False  # from batches, until it is known what its grammar lets follow
     shaper: Shaper | None = None  # where penalties, biases or a grammar are asked for
     admitted_ms: float = 0.0  # on the subserver's clock, at which it was first admitted anywhere
     due_since: float = 0.0  # ms on the subserver's clock at which it came to the gate

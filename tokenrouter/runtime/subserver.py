@@ -19,9 +19,9 @@ from tokenrouter.plan import structs as plan_
 from tokenrouter.plan.structs import Label, Plan
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.gatekeeper import Gatekeeper
-from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.graph import TaskGraph
 from tokenrouter.runtime.graphs import counted
+from tokenrouter.runtime.masks import Masks
 from tokenrouter.runtime.messages import (
     Abort,
     Active,
@@ -54,6 +54,7 @@ from tokenrouter.runtime.transport import FRONT_END, Send
 
 log = logging.getLogger("tokenrouter")
 
+BARRED_MS = 1.0  # between two looks at whether a mask is there, where nothing else happens
 MAX_EARLY = 4096  # hand-offs that overtook their Admit
 
 
@@ -78,15 +79,14 @@ class Subserver:
         self.pressure = Pressure(plan, model, now_ms)
         self.runner = runner
         self.router = router
-        self.grammars: Grammars | None = None  # None where no request can ask for one
+        self.masks: Masks | None = None  # None where no request can ask for a grammar
         self.send = send
         self.now_ms = now_ms
         self.stopwatch_ms = now_ms  # times steps; another where `now_ms` is no real clock
         self.graph = TaskGraph(plan.subservers[model])
         self.limits = limits(plan)
         settings = settings or Settings()
-        self.meter = Meter(model, epoch)
-        self.phases = Phases()
+        self.meter, self.phases = Meter(model, epoch), Phases()
         row = [1] if settings.windows == "off" else plan.windows.table[model]
         self.gate = Gatekeeper(Gate(row, plan.windows.max_wait_ms), self.meter, send)
         self.scheduler = Scheduler(
@@ -197,8 +197,10 @@ class Subserver:
     def step(self) -> bool:
         """Run one batch where one is due, and return whether there was one."""
         self.phases.at("gate")
-        waiting = self.scheduler.gated()
         now, started = self.now_ms(), self.stopwatch_ms()
+        if self.masks is not None:
+            self.masks.begin(self.scheduler.sequences.values(), now)
+        waiting = self.scheduler.gated()
         reason = self.gate.due(waiting, now)
         allowance = self.pace.allowance(writing=self.gate.others_write(self.scheduler.held()))
         chunks = self.scheduler.next_batch(gate_open=reason is not None, allowance=allowance)
@@ -227,7 +229,8 @@ class Subserver:
 
     def wait_ms(self) -> float | None:
         """Return for how long nothing happens here without a message; None for ever."""
-        return self.gate.opens_in_ms(self.scheduler.gated(), self.now_ms())
+        wait = self.gate.opens_in_ms(self.scheduler.gated(), self.now_ms())
+        return min(wait or BARRED_MS, BARRED_MS) if self.scheduler.barred else wait
 
     def _walk(self, chunks: list[Chunk]) -> None:
         """Take a batch through the graph until each of its requests rests."""
@@ -257,15 +260,14 @@ class Subserver:
             self.send(FRONT_END, scores(chunks[at], of_prompt, self.router.deferred))
         self.phases.at("sample")
         sampling = [row for row in rows if row.chunk.samples]
-        refused = shape(sampling, self.grammars, logits.device)
-        if refused:
-            kept = [at for at, row in enumerate(sampling) if at not in refused]
-            for at, reason in refused.items():
-                self._refuse(sampling[at].sequence.request, reason, "invalid")
-            sampling = [sampling[at] for at in kept]
+        kept, refused = shape(sampling, self.masks, logits.device)
+        for request, reason in refused.items():
+            self._refuse(request, reason, "invalid")
+        if len(kept) < len(sampling):
+            sampling, done = [sampling[at] for at in kept], None
             logits, hidden = logits[kept], None if hidden is None else hidden[kept]
         output = Output(logits, hidden, self.router.deferred)
-        output.done = done if not refused else None
+        output.done = done
         for at, row in enumerate(sampling):
             row.output, row.at = output, at
         return [("next", row) for row in sampling]
