@@ -20,9 +20,11 @@ Run = Callable[
 def serve(run: Run) -> None:
     """Answer until stdin ends."""
     tell({})
+    loads = 0
     for line in sys.stdin:
         asked = json.loads(line)
-        first, rest = run(prompts(asked["requests"], asked["prompt"]), asked["tokens"])
+        loads += 1
+        first, rest = run(prompts(asked["requests"], asked["prompt"], loads), asked["tokens"])
         tell({"first_s": first, "decode_s": rest, "memory_mb": memory_mb()})
     sys.stdout.flush()
     os._exit(0)
@@ -33,9 +35,9 @@ def tell(what: dict[str, float]) -> None:
     print(json.dumps({"bench": what}), flush=True)
 
 
-def prompts(n: int, length: int) -> list[list[int]]:
-    """Return the same prompts for every engine, no two with the same beginning."""
-    source = random.Random(n)
+def prompts(n: int, length: int, load: int) -> list[list[int]]:
+    """Return the same prompts for every engine: no two with the same beginning, and new ones for every load, so that no engine has read them."""
+    source = random.Random(load)
     return [[source.randrange(1000, 40000) for _ in range(length)] for _ in range(n)]
 
 

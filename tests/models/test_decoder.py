@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tokenrouter_kernels.native.build import library
 
 from tests.factories import prompts, save_model
 from tests.models.harness import Paged, all_logits, greedy, ours, patch, theirs
@@ -34,6 +35,15 @@ SCALINGS = {
 }
 TOKENS = prompts(1, seed=5)[0] + prompts(40, seed=6)[3] + prompts(40, seed=7)[5]
 TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
+
+
+@pytest.fixture(autouse=True, params=["native", "torch"])
+def _both_ways(request, monkeypatch):
+    """Run each test in compiled kernels, where this machine has them, and in torch."""
+    monkeypatch.setenv("TOKENROUTER_NATIVE", "1" if request.param == "native" else "0")
+    library.cache_clear()
+    yield
+    library.cache_clear()
 
 
 @pytest.fixture(scope="module")

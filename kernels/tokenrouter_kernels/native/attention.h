@@ -2,12 +2,13 @@
 //
 //     out = sum_j softmax_j(scale q k_j) v_j       first <= j < last
 //
-// Keys and values are bfloat16 [slots, kv_heads, D]; scores, weights and sums are float32. A query's result has the same order
-// of additions whatever else is in the batch.
+// Keys and values are bfloat16 or float32 [slots, kv_heads, D]; scores, weights and sums are float32. A query's result has the
+// same order of additions whatever else is in the batch.
 #pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "linear.h"
 
@@ -44,37 +45,79 @@ inline __m512 sums_of(__m512 *v) {
   return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
 
-struct Context {
+// What keys, values and queries are made of: a vector of them, and a vector of sums of weighted values.
+struct Narrow {
+  using Element = uint16_t;  // bfloat16
+  static constexpr int LANES = 32;
+  using Vector = __m512bh;
+  struct Sum {
+    __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+  };
+  static Vector load(const Element *at, long left) {
+    return (__m512bh)(left >= LANES ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1), at));
+  }
+  static __m512 dot(__m512 sum, Vector q, Vector k) { return _mm512_dpbf16_ps(sum, q, k); }
+  static void add(Sum &sum, __m512 weight, Vector value) {
+    // The even elements of a vector of bfloat16 are one shift away from float32, the odd ones one mask.
+    sum.even = _mm512_fmadd_ps(weight, (__m512)_mm512_slli_epi32((__m512i)value, 16), sum.even);
+    sum.odd = _mm512_fmadd_ps(weight, (__m512)_mm512_and_si512((__m512i)value, _mm512_set1_epi32((int)0xffff0000)), sum.odd);
+  }
+  static void store(const Sum &sum, __m512 by, float *out, long left) {
+    const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i upper = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    const __m512 a = _mm512_mul_ps(sum.even, by), b = _mm512_mul_ps(sum.odd, by);
+    _mm512_mask_storeu_ps(out, mask_of(left), _mm512_permutex2var_ps(a, lower, b));
+    if (left > 16) _mm512_mask_storeu_ps(out + 16, mask_of(left - 16), _mm512_permutex2var_ps(a, upper, b));
+  }
+};
+
+struct Wide {
+  using Element = float;
+  static constexpr int LANES = 16;
+  using Vector = __m512;
+  struct Sum {
+    __m512 all = _mm512_setzero_ps();
+  };
+  static Vector load(const Element *at, long left) {
+    return left >= LANES ? _mm512_loadu_ps(at) : _mm512_maskz_loadu_ps(mask_of(left), at);
+  }
+  static __m512 dot(__m512 sum, Vector q, Vector k) { return _mm512_fmadd_ps(q, k, sum); }
+  static void add(Sum &sum, __m512 weight, Vector value) { sum.all = _mm512_fmadd_ps(weight, value, sum.all); }
+  static void store(const Sum &sum, __m512 by, float *out, long left) {
+    _mm512_mask_storeu_ps(out, mask_of(left), _mm512_mul_ps(sum.all, by));
+  }
+};
+
+template <class E> struct Context {
   const int32_t *slots;  // [last]
   long first, last;      // positions that are seen
-  const uint16_t *keys, *values;  // of this key head
+  const typename E::Element *keys, *values;  // of this key head
   long stride;           // elements from slot to slot
   float scale;
 };
 
-inline __mmask32 half_mask(long left) { return left >= 32 ? 0xffffffffu : (__mmask32)((1u << left) - 1); }
-
-// Q queries, C = D / 32 rounded up. `queries` [Q][32 C] bfloat16, zeros beyond D; `scores` [Q][room]; `out` [Q][D].
-template <int Q, int C>
-inline void attend(const Context &in, const uint16_t *queries, int width, float *scores, long room, float *out) {
+// Q queries, C = D / LANES rounded up. `queries` [Q][LANES C], zeros beyond D; `scores` [Q][room]; `out` [Q][D].
+template <class E, int Q, int C>
+inline void attend(const Context<E> &in, const typename E::Element *queries, int width, float *scores, long room, float *out) {
+  constexpr int LANES = E::LANES;
   const long n = in.last - in.first;
-  __m512bh q[Q][C];
+  const long tail = width - LANES * (C - 1);  // elements of the last vector of a head
+  typename E::Vector q[Q][C];
   for (int i = 0; i < Q; i++)
-    for (int c = 0; c < C; c++) q[i][c] = (__m512bh)_mm512_loadu_si512(queries + (i * C + c) * 32);
-  const __mmask32 tail = half_mask(width - 32 * (C - 1));
+    for (int c = 0; c < C; c++) q[i][c] = E::load(queries + (i * C + c) * LANES, LANES);
   __m512 top[Q];
   for (int i = 0; i < Q; i++) top[i] = _mm512_set1_ps(-1e30f);
   for (long at = 0; at < n; at += 16) {
     __m512 dots[Q][16];
     for (int j = 0; j < 16; j++) {
       const long here = at + j < n ? at + j : n - 1;
-      const uint16_t *k = in.keys + in.slots[in.first + here] * in.stride;
-      __m512bh key[C];
-      for (int c = 0; c < C - 1; c++) key[c] = (__m512bh)_mm512_loadu_si512(k + 32 * c);
-      key[C - 1] = (__m512bh)_mm512_maskz_loadu_epi16(tail, k + 32 * (C - 1));
+      const auto *k = in.keys + in.slots[in.first + here] * in.stride;
+      typename E::Vector key[C];
+      for (int c = 0; c < C - 1; c++) key[c] = E::load(k + LANES * c, LANES);
+      key[C - 1] = E::load(k + LANES * (C - 1), tail);
       for (int i = 0; i < Q; i++) {
         __m512 dot = _mm512_setzero_ps();
-        for (int c = 0; c < C; c++) dot = _mm512_dpbf16_ps(dot, q[i][c], key[c]);
+        for (int c = 0; c < C; c++) dot = E::dot(dot, q[i][c], key[c]);
         dots[i][j] = dot;
       }
     }
@@ -98,60 +141,52 @@ inline void attend(const Context &in, const uint16_t *queries, int width, float 
     }
     inverse[i] = 1.0f / _mm512_reduce_add_ps(total);
   }
-  // The even elements of a vector of bfloat16 are one shift away from float32, the odd ones one mask.
-  __m512 even[Q][C], odd[Q][C];
-  for (int i = 0; i < Q; i++)
-    for (int c = 0; c < C; c++) even[i][c] = odd[i][c] = _mm512_setzero_ps();
-  const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+  typename E::Sum sums[Q][C];
   for (long at = 0; at < n; at++) {
-    const uint16_t *v = in.values + in.slots[in.first + at] * in.stride;
+    const auto *v = in.values + in.slots[in.first + at] * in.stride;
     for (int c = 0; c < C; c++) {
-      __m512i value = c < C - 1 ? _mm512_loadu_si512(v + 32 * c) : _mm512_maskz_loadu_epi16(tail, v + 32 * c);
-      __m512 a = (__m512)_mm512_slli_epi32(value, 16), b = (__m512)_mm512_and_si512(value, upper);
-      for (int i = 0; i < Q; i++) {
-        __m512 w = _mm512_set1_ps(scores[i * room + at]);
-        even[i][c] = _mm512_fmadd_ps(w, a, even[i][c]);
-        odd[i][c] = _mm512_fmadd_ps(w, b, odd[i][c]);
-      }
+      const typename E::Vector value = E::load(v + LANES * c, c < C - 1 ? LANES : tail);
+      for (int i = 0; i < Q; i++) E::add(sums[i][c], _mm512_set1_ps(scores[i * room + at]), value);
     }
   }
-  const __m512i left = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  const __m512i right = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   for (int i = 0; i < Q; i++)
-    for (int c = 0; c < C; c++) {
-      __m512 by = _mm512_set1_ps(inverse[i]);
-      __m512 a = _mm512_mul_ps(even[i][c], by), b = _mm512_mul_ps(odd[i][c], by);
-      long at = i * width + 32 * c, rest = width - 32 * c;
-      _mm512_mask_storeu_ps(out + at, mask_of(rest), _mm512_permutex2var_ps(a, left, b));
-      if (rest > 16) _mm512_mask_storeu_ps(out + at + 16, mask_of(rest - 16), _mm512_permutex2var_ps(a, right, b));
-    }
+    for (int c = 0; c < C; c++) E::store(sums[i][c], _mm512_set1_ps(inverse[i]), out + i * width + LANES * c, width - LANES * c);
 }
 
-template <int C>
-inline void attend_some(int n, const Context &in, const uint16_t *q, int width, float *scores, long room, float *out) {
-  constexpr int MOST = C <= 2 ? 4 : C <= 4 ? 2 : 1;
+template <class E, int C>
+inline void attend_some(int n, const Context<E> &in, const typename E::Element *q, int width, float *scores, long room, float *out) {
+  constexpr int SUMS = C * E::LANES / 16;  // registers of a query
+  constexpr int MOST = SUMS <= 4 ? 4 : SUMS <= 8 ? 2 : 1;
   for (; n > 0;) {
     const int here = n < MOST ? n : MOST;
     switch (here) {
-      case 1: attend<1, C>(in, q, width, scores, room, out); break;
-      case 2: attend<MOST < 2 ? 1 : 2, C>(in, q, width, scores, room, out); break;
-      case 3: attend<MOST < 3 ? 1 : 3, C>(in, q, width, scores, room, out); break;
-      default: attend<MOST < 4 ? 1 : 4, C>(in, q, width, scores, room, out); break;
+      case 1: attend<E, 1, C>(in, q, width, scores, room, out); break;
+      case 2: attend<E, MOST < 2 ? 1 : 2, C>(in, q, width, scores, room, out); break;
+      case 3: attend<E, MOST < 3 ? 1 : 3, C>(in, q, width, scores, room, out); break;
+      default: attend<E, MOST < 4 ? 1 : 4, C>(in, q, width, scores, room, out); break;
     }
-    n -= here, q += here * 32 * C, out += here * width;
+    n -= here, q += here * E::LANES * C, out += here * width;
   }
 }
 
 // n queries of width D <= 256; `scores` has room for 4 rows.
-inline void attend_heads(int n, const Context &in, const uint16_t *q, int width, float *scores, long room, float *out) {
-  switch ((width + 31) / 32) {
-    case 1: return attend_some<1>(n, in, q, width, scores, room, out);
-    case 2: return attend_some<2>(n, in, q, width, scores, room, out);
-    case 3: return attend_some<3>(n, in, q, width, scores, room, out);
-    case 4: return attend_some<4>(n, in, q, width, scores, room, out);
-    case 5: case 6: case 7: return;  // refused when a model is made
-    default: return attend_some<8>(n, in, q, width, scores, room, out);
+template <class E>
+inline void attend_heads(int n, const Context<E> &in, const typename E::Element *q, int width, float *scores, long room, float *out) {
+  switch ((width + E::LANES - 1) / E::LANES) {
+    case 1: return attend_some<E, 1>(n, in, q, width, scores, room, out);
+    case 2: return attend_some<E, 2>(n, in, q, width, scores, room, out);
+    case 3: return attend_some<E, 3>(n, in, q, width, scores, room, out);
+    case 4: return attend_some<E, 4>(n, in, q, width, scores, room, out);
+    case 8: return attend_some<E, 8>(n, in, q, width, scores, room, out);
   }
+  if constexpr (E::LANES == 16) switch ((width + 15) / 16) {
+    case 5: return attend_some<E, 5>(n, in, q, width, scores, room, out);
+    case 6: return attend_some<E, 6>(n, in, q, width, scores, room, out);
+    case 7: return attend_some<E, 7>(n, in, q, width, scores, room, out);
+    case 15: return attend_some<E, 15>(n, in, q, width, scores, room, out);
+    case 16: return attend_some<E, 16>(n, in, q, width, scores, room, out);
+  }
+  abort();  // refused when a model is made
 }
 
 }  // namespace tokenrouter

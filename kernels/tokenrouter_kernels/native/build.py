@@ -121,7 +121,7 @@ def _opened(file: Path) -> ctypes.CDLL:
     found.tr_scratch_new.restype = pointer
     found.tr_scratch_free.argtypes = [pointer]
     found.tr_scratch_free.restype = None
-    for pack in (found.tr_pack_bf16, found.tr_pack_int8):
+    for pack in (found.tr_pack_bf16, found.tr_pack_int8, found.tr_pack_fp32):
         pack.argtypes = [pointer, whole, whole, pointer]
         pack.restype = None
     found.tr_step.argtypes = [pointer, pointer, pointer, ctypes.c_int]

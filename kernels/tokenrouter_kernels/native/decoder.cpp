@@ -1,7 +1,7 @@
 // One step of a decoder of the Llama family on a CPU with AVX-512 bfloat16: all layers in one call, without a tensor library.
 //
-// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads bfloat16 (or, where its
-// weights are int8, 16-bit integers). A row's result does not depend on the other rows, to the bit.
+// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads bfloat16 or float32 (or, where
+// its weights are int8, 16-bit integers). A row's result does not depend on the other rows, to the bit.
 //
 // The caller owns all memory but the scratch of a model.
 
@@ -30,8 +30,8 @@ struct Layer {
 struct Model {
   int32_t layers, hidden, intermediate, heads, kv_heads, width;
   float eps;
-  int32_t reserved;
-  const uint16_t *embedding;  // [vocab rows, hidden]
+  int32_t wide;           // keys, values and the embedding are float32; otherwise bfloat16
+  const void *embedding;  // [vocab rows, hidden]; null: the head's weight is the embedding too
   const float *norm;
   const Layer *layer;
   Linear head;
@@ -44,7 +44,7 @@ struct Step {
   const int64_t *offsets, *lengths;    // [requests + 1], [requests]
   const int64_t *page_table;           // [requests, pages]
   const float *cos, *sin;              // [tokens, turned]
-  uint16_t *const *keys, *const *values;  // by layer
+  void *const *keys, *const *values;   // by layer
   float *logits;                       // [samples, n of head]
   float *hidden;                       // [samples, hidden], or null
 };
@@ -72,7 +72,7 @@ struct Aligned {
 
 struct Scratch {
   Aligned x, normed, qkv, queries, attended, gated, moved, scores, slots;
-  Aligned bf16, hi, lo, scale;
+  Aligned fp32, bf16, hi, lo, scale;
 };
 
 void rms_norm(const float *x, const float *weight, long n, float eps, float *out) {
@@ -100,7 +100,21 @@ void rotate(float *x, const float *cos, const float *sin, long turned) {
   }
 }
 
-void narrow(const float *x, long n, uint16_t *out) {
+// Writes the n-th row of a packed weight.
+void unpack(const Linear &from, long n, float *out) {
+  const long panel = n / PANEL * PANEL * filled(from.k), at = n % PANEL;
+  if (from.kind == FP32) {
+    const float *w = (const float *)from.weight + panel + at;
+    for (long k = 0; k < from.k; k++) out[k] = w[k * PANEL];
+  } else {
+    const uint16_t *w = (const uint16_t *)from.weight + panel + 2 * at;
+    for (long k = 0; k < from.k; k++) out[k] = from_bf16(w[k / 2 * 2 * PANEL + k % 2]);
+  }
+}
+
+void keep(const float *x, long n, float *out) { memcpy(out, x, n * sizeof(float)); }
+
+void keep(const float *x, long n, uint16_t *out) {
   for (long at = 0; at < n; at += 16) {
     const __mmask16 mask = mask_of(n - at);
     __m512 v = _mm512_maskz_loadu_ps(mask, x + at);
@@ -134,7 +148,7 @@ struct Add {
 };
 
 struct Gate {
-  float *out;  // float32 where the next layer's weights are int8
+  float *out;  // unless the next layer's weights are bfloat16
   uint16_t *narrow;
   long stride;
   template <int P> void take(long row, long at, const __m512 *sums) const {
@@ -156,19 +170,26 @@ struct Gate {
   }
 };
 
-// One thread's way through a step.
-struct Walk {
+// One thread's way through a step, E: what keys and values are made of.
+template <class E> struct Walk {
+  using Element = typename E::Element;
   const Model &model;
   const Step &step;
   Scratch &scratch;
   int thread, threads;
 
+  static long width(long D) { return (D + E::LANES - 1) / E::LANES * E::LANES; }  // of a query: filled up with zeros
   long first(long n) const { return n * thread / threads; }
   long end(long n) const { return n * (thread + 1) / threads; }
   void meet() const { Team::get().meet(); }
 
   Rows rows(long k) const {
-    return Rows{filled(k), (uint16_t *)scratch.bf16.at, (uint8_t *)scratch.hi.at, (uint8_t *)scratch.lo.at, (float *)scratch.scale.at};
+    return Rows{filled(k),
+                (uint16_t *)scratch.bf16.at,
+                (float *)scratch.fp32.at,
+                (uint8_t *)scratch.hi.at,
+                (uint8_t *)scratch.lo.at,
+                (float *)scratch.scale.at};
   }
 
   void norm(const float *x, long n, const float *weight, int kind) const {
@@ -180,29 +201,29 @@ struct Walk {
     }
   }
 
-  void turn(const Layer &layer, uint16_t *keys, uint16_t *values) const {
+  void turn(const Layer &layer, Element *keys, Element *values) const {
     const long D = model.width, heads = model.heads, kv = model.kv_heads;
-    const long stride = (heads + 2 * kv) * D, wide = (D + 31) / 32 * 32;
-    uint16_t *queries = (uint16_t *)scratch.queries.at;
+    const long stride = (heads + 2 * kv) * D, wide = width(D);
+    Element *queries = (Element *)scratch.queries.at;
     for (long row = first(step.tokens); row < end(step.tokens); row++) {
       float *qkv = (float *)scratch.qkv.at + row * stride;
       for (long head = 0; head < heads + kv; head++) {
         const float *weight = head < heads ? layer.query_norm : layer.key_norm;
         if (weight) rms_norm(qkv + head * D, weight, D, model.eps, qkv + head * D);
         rotate(qkv + head * D, step.cos + row * step.turned, step.sin + row * step.turned, step.turned);
-        if (head < heads) narrow(qkv + head * D, D, queries + (row * heads + head) * wide);
+        if (head < heads) keep(qkv + head * D, D, queries + (row * heads + head) * wide);
       }
-      narrow(qkv + heads * D, kv * D, keys + step.slots[row] * kv * D);
-      narrow(qkv + (heads + kv) * D, kv * D, values + step.slots[row] * kv * D);
+      keep(qkv + heads * D, kv * D, keys + step.slots[row] * kv * D);
+      keep(qkv + (heads + kv) * D, kv * D, values + step.slots[row] * kv * D);
     }
   }
 
-  void attend(const Layer &layer, const uint16_t *keys, const uint16_t *values, long room) const {
-    const long D = model.width, heads = model.heads, kv = model.kv_heads, wide = (D + 31) / 32 * 32;
+  void attend(const Layer &layer, const Element *keys, const Element *values, long room) const {
+    const long D = model.width, heads = model.heads, kv = model.kv_heads, wide = width(D);
     // Key heads are shared out whole, or by the query where there are few tokens.
     const long share = heads / kv, size = step.tokens * kv >= 8 * threads ? share : 1, parts = heads / size;
     float *scores = (float *)scratch.scores.at + thread * 4 * room;
-    const uint16_t *queries = (const uint16_t *)scratch.queries.at;
+    const Element *queries = (const Element *)scratch.queries.at;
     float *out = (float *)scratch.attended.at;
     // Dealt in turn, so that the long contexts of a prompt's end are shared out too.
     for (long request = 0, piece = 0; request < step.requests; request++) {
@@ -214,12 +235,22 @@ struct Walk {
         for (long part = 0; part < parts; part++, piece++) {
           if (piece % threads != thread) continue;
           const long head = part * size, group = head / share, at = (begin + i) * heads + head;
-          const Context in{slots, from, last, keys + group * D, values + group * D, kv * D, 1.0f / sqrtf((float)D)};
+          const Context<E> in{slots, from, last, keys + group * D, values + group * D, kv * D, 1.0f / sqrtf((float)D)};
           attend_heads((int)size, in, queries + at * wide, (int)D, scores, room, out + at * D);
         }
       }
     }
   }
+
+  void embed(long token, float *out) const {
+    const long H = model.hidden;
+    if (!model.embedding) return unpack(model.head, token, out);
+    const Element *row = (const Element *)model.embedding + token * H;
+    for (long at = 0; at < H; at++) out[at] = widened(row[at]);
+  }
+
+  static float widened(float x) { return x; }
+  static float widened(uint16_t x) { return from_bf16(x); }
 
   // Writes rows of float32 in the form that a linear layer reads.
   void ready(const float *x, long n, long k, int kind) const {
@@ -239,17 +270,16 @@ struct Walk {
     const long F = filled(model.intermediate);
     float *x = (float *)scratch.x.at, *attended = (float *)scratch.attended.at;
     long n = step.tokens;
-    for (long row = first(n); row < end(n); row++)
-      for (long at = 0; at < H; at++) x[row * H + at] = from_bf16(model.embedding[step.token_ids[row] * H + at]);
+    for (long row = first(n); row < end(n); row++) embed(step.token_ids[row], x + row * H);
     for (long at = 0; at < model.layers; at++) {
       const Layer &layer = model.layer[at];
       norm(x, n, layer.attention_norm, layer.qkv.kind);
       meet();
       multiply(layer.qkv, rows(H), n, thread, threads, false, Store{(float *)scratch.qkv.at, all, all});
       meet();
-      turn(layer, step.keys[at], step.values[at]);
+      turn(layer, (Element *)step.keys[at], (Element *)step.values[at]);
       meet();
-      attend(layer, step.keys[at], step.values[at], room);
+      attend(layer, (const Element *)step.keys[at], (const Element *)step.values[at], room);
       meet();
       if (at == model.layers - 1) {  // from here on, rows that nobody samples from matter to nobody
         keep_sampled(x, H);
@@ -263,7 +293,7 @@ struct Walk {
       meet();
       norm(x, n, layer.feed_forward_norm, layer.gate_up.kind);
       meet();
-      // The bfloat16 that the next layer reads cannot lie where this one reads: other threads are not done yet.
+      // What the next layer reads cannot lie where this one reads: other threads are not done yet.
       const bool narrow = layer.down.kind == BF16;
       uint16_t *gated = (uint16_t *)scratch.gated.at;
       multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{(float *)gated, narrow ? gated : nullptr, F});
@@ -271,6 +301,8 @@ struct Walk {
       Rows inputs = rows(model.intermediate);
       if (narrow) {
         inputs.bf16 = gated;
+      } else if (layer.down.kind == FP32) {
+        inputs.fp32 = (float *)gated;
       } else {
         for (long row = first(n); row < end(n); row++) encode((float *)gated + row * F, F, INT8, inputs, row);
         meet();
@@ -295,6 +327,7 @@ int tr_sizes(int64_t *out) {  // of the records that Python fills in
 }
 
 void tr_pack_bf16(const uint16_t *weight, int64_t n, int64_t k, uint16_t *out) { pack<uint16_t, 2>(weight, n, k, out); }
+void tr_pack_fp32(const float *weight, int64_t n, int64_t k, float *out) { pack<float, 1>(weight, n, k, out); }
 void tr_pack_int8(const int8_t *weight, int64_t n, int64_t k, int8_t *out) { pack<int8_t, 4>(weight, n, k, out); }
 
 void *tr_scratch_new() { return new (std::nothrow) Scratch; }
@@ -303,7 +336,7 @@ void tr_scratch_free(void *scratch) { delete (Scratch *)scratch; }
 // Returns 0, or 1 where memory is short.
 int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
   Scratch &scratch = *(Scratch *)scratch_;
-  const long T = step->tokens, D = model->width, wide = (D + 31) / 32 * 32, H = model->hidden;
+  const long T = step->tokens, D = model->width, H = model->hidden;
   const long all = (model->heads + 2 * model->kv_heads) * D, F = filled(model->intermediate);
   long room = 0;
   for (long i = 0; i < step->requests; i++) room = step->lengths[i] > room ? step->lengths[i] : room;
@@ -314,14 +347,18 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
     scratch.x.of<float>(T * H);
     scratch.normed.of<float>(T * H);
     scratch.qkv.of<float>(T * all);
-    scratch.queries.of<uint16_t>(T * model->heads * wide);
+    scratch.queries.need(T * model->heads * (model->wide ? Walk<Wide>::width(D) * 4 : Walk<Narrow>::width(D) * 2));
     scratch.attended.of<float>(T * model->heads * D);
     scratch.gated.of<float>(T * F);
     scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
     scratch.scores.of<float>(threads * 4 * room);
-    scratch.bf16.of<uint16_t>(T * widest);
-    scratch.hi.of<uint8_t>(T * widest);
-    scratch.lo.of<uint8_t>(T * widest);
+    if (model->head.kind == FP32) {
+      scratch.fp32.of<float>(T * widest);
+    } else {
+      scratch.bf16.of<uint16_t>(T * widest);
+      scratch.hi.of<uint8_t>(T * widest);
+      scratch.lo.of<uint8_t>(T * widest);
+    }
     scratch.scale.of<float>(T);
     int32_t *slots = scratch.slots.of<int32_t>(step->requests * room);
     for (long i = 0; i < step->requests; i++)
@@ -330,7 +367,12 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
   } catch (const std::bad_alloc &) {
     return 1;
   }
-  Team::get().run(threads, [&](int thread) { Walk{*model, *step, scratch, thread, threads}.go(room); });
+  Team::get().run(threads, [&](int thread) {
+    if (model->wide)
+      Walk<Wide>{*model, *step, scratch, thread, threads}.go(room);
+    else
+      Walk<Narrow>{*model, *step, scratch, thread, threads}.go(room);
+  });
   return 0;
 }
 

@@ -1,8 +1,8 @@
-// Linear layers over packed weights: bfloat16 with bfloat16 activations, or int8 with 16-bit activations; sums in float32.
+// Linear layers over packed weights: bfloat16 with bfloat16 activations, int8 with 16-bit activations, or float32; sums in float32.
 //
 // A weight [N, K] lies in panels of 32 outputs, K filled up with zeros to a multiple of 32:
-//     bfloat16  [N / 32][K / 2][32][2]         int8  [N / 32][K / 4][32][4]
-// so that one vector holds 16 outputs by 2 (or 4) neighbours in K, which one instruction multiplies and adds up.
+//     float32  [N / 32][K][32]      bfloat16  [N / 32][K / 2][32][2]      int8  [N / 32][K / 4][32][4]
+// so that one vector holds 16 outputs by 1 (2, 4) neighbours in K, which one instruction multiplies and adds up.
 //
 // An int8 product: x ~ scale * (256 hi + lo - 32768) with bytes hi, lo of a row's own scale, so that
 //     y = scale * weight_scale * (256 (sum hi w - 128 sum w) + sum lo w)
@@ -19,11 +19,12 @@ namespace tokenrouter {
 constexpr int PANEL = 32;  // outputs
 constexpr int ROWS = 6;    // of x at a time: 6 rows by 4 vectors of sums fill the registers
 constexpr int AHEAD = 2048; // bytes of a panel to ask for: the processor itself stops at the end of a page
+constexpr int SPAN = 128;  // of K, see products_fp32
 constexpr int BLOCK = 240; // rows whose x stays near while the weights go by
 
 inline long filled(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
 
-enum Kind { BF16 = 0, INT8 = 1 };
+enum Kind { BF16 = 0, INT8 = 1, FP32 = 2 };
 
 struct Linear {
   int32_t kind;
@@ -40,6 +41,7 @@ struct Linear {
 struct Rows {
   long stride;      // elements from row to row: K filled up
   uint16_t *bf16;   // [T, stride]
+  float *fp32;      // [T, stride]
   uint8_t *hi, *lo; // [T, stride]
   float *scale;     // [T]
 };
@@ -63,6 +65,12 @@ inline __mmask16 mask_of(long left) {
 
 // Writes one row in the form that a linear layer reads.
 inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
+  if (kind == FP32) {
+    float *out = to.fp32 + row * to.stride;
+    __builtin_memcpy(out, x, n * sizeof(float));
+    for (long at = n; at < to.stride; at++) out[at] = 0;
+    return;
+  }
   if (kind == BF16) {
     uint16_t *out = to.bf16 + row * to.stride;
     for (long at = 0; at < n; at += 16) {
@@ -121,6 +129,38 @@ inline void products_bf16(const Linear &by, const Rows &x, long row, long panel,
   }
 }
 
+// Sums of SPAN products are added up first, and then these: one long chain of additions would lose two digits.
+template <int M, int P>
+inline void products_fp32(const Linear &by, const Rows &x, long row, long panel, __m512 (&sums)[M][2 * P]) {
+  const long k = filled(by.k), size = k * PANEL;
+  const float *w = (const float *)by.weight + panel * size;
+  const float *a = x.fp32 + row * x.stride;
+  for (int m = 0; m < M; m++)
+    for (int v = 0; v < 2 * P; v++) sums[m][v] = _mm512_setzero_ps();
+  for (long begin = 0; begin < k; begin += SPAN) {
+    const long end = begin + SPAN < k ? begin + SPAN : k;
+    __m512 some[M][2 * P];
+    for (int m = 0; m < M; m++)
+      for (int v = 0; v < 2 * P; v++) some[m][v] = _mm512_setzero_ps();
+    for (long at = begin; at < end; at++) {
+      __m512 weight[2 * P];
+      for (int p = 0; p < P; p++) {
+        const float *here = w + p * size + at * PANEL;
+        _mm_prefetch((const char *)here + AHEAD, _MM_HINT_T0);
+        _mm_prefetch((const char *)here + AHEAD + 64, _MM_HINT_T0);
+        weight[2 * p] = _mm512_loadu_ps(here);
+        weight[2 * p + 1] = _mm512_loadu_ps(here + 16);
+      }
+      for (int m = 0; m < M; m++) {
+        const __m512 one = _mm512_set1_ps(a[m * x.stride + at]);
+        for (int v = 0; v < 2 * P; v++) some[m][v] = _mm512_fmadd_ps(one, weight[v], some[m][v]);
+      }
+    }
+    for (int m = 0; m < M; m++)
+      for (int v = 0; v < 2 * P; v++) sums[m][v] = _mm512_add_ps(sums[m][v], some[m][v]);
+  }
+}
+
 template <int M, int P>
 inline void products_int8(const Linear &by, const Rows &x, long row, long panel, __m512 (&sums)[M][2 * P]) {
   const long k = filled(by.k), size = k * PANEL;
@@ -161,6 +201,8 @@ inline void tile(const Linear &by, const Rows &x, long row, long panel, const En
   __m512 sums[M][2 * P];
   if (by.kind == BF16)
     products_bf16<M, P>(by, x, row, panel, sums);
+  else if (by.kind == FP32)
+    products_fp32<M, P>(by, x, row, panel, sums);
   else
     products_int8<M, P>(by, x, row, panel, sums);
   if (by.bias)
@@ -173,7 +215,7 @@ inline void tile(const Linear &by, const Rows &x, long row, long panel, const En
 
 template <int P, class End>
 inline void strip(const Linear &by, const Rows &x, long row, long rows, long panel, const End &end) {
-  const long most = by.kind == BF16 ? ROWS : ROWS / 2;
+  const long most = by.kind == INT8 ? ROWS / 2 : ROWS;
   for (long parts = (rows + most - 1) / most; parts > 0; parts--) {
     long m = (rows + parts - 1) / parts;
     switch (m) {
@@ -204,7 +246,7 @@ inline void multiply(const Linear &by, const Rows &x, long rows, int thread, int
   }
 }
 
-// Packs rows [n, k] of bfloat16 or int8 as above.
+// Packs rows [n, k] of weights as above.
 template <class T, int DEPTH>
 inline void pack(const T *weight, long n, long k, T *out) {
   const long width = filled(k);

@@ -48,7 +48,7 @@ class ModelRecord(ctypes.Structure):
         ("kv_heads", c_int32),
         ("width", c_int32),
         ("eps", c_float),
-        ("reserved", c_int32),
+        ("wide", c_int32),
         ("embedding", c_void_p),
         ("norm", c_void_p),
         ("layer", POINTER(LayerRecord)),

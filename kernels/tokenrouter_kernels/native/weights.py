@@ -15,6 +15,8 @@ from torch.nn import functional
 from tokenrouter_kernels.native.records import LinearRecord
 
 PANEL = 32
+BF16, INT8, FP32 = range(3)  # `Kind` of linear.h
+DEPTH = {BF16: 2, INT8: 4, FP32: 1}  # neighbours in K that lie together
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +26,24 @@ class Packed:
     record: LinearRecord
     held: tuple[Tensor, ...]
 
+    def rows(self, at: Tensor) -> Tensor:
+        """Return some of the weight's rows, unpacked: [B] -> [B, K]."""
+        made, depth = self.held[0], DEPTH[self.record.kind]
+        panels = made.view(-1, made.shape[1] // depth, PANEL, depth)
+        return panels[at // PANEL, :, at % PANEL].reshape(len(at), -1)[:, : self.record.k]
+
 
 def packed(
     library: ctypes.CDLL, weight: Tensor, bias: Tensor | None = None, scale: Tensor | None = None
 ) -> Packed:
-    """Return packed weights: [N, K] bfloat16, or int8 with a scale by output [N]; bias [N]."""
+    """Return packed weights: [N, K] bfloat16 or float32, or int8 with a scale by output [N]; bias [N]."""
     n, k = weight.shape
     weight = weight.contiguous()
     made = torch.empty(_filled(n), _filled(k), dtype=weight.dtype)
-    pack = library.tr_pack_bf16 if scale is None else library.tr_pack_int8
+    kind = {torch.bfloat16: BF16, torch.int8: INT8, torch.float32: FP32}[weight.dtype]
+    pack = (library.tr_pack_bf16, library.tr_pack_int8, library.tr_pack_fp32)[kind]
     pack(weight.data_ptr(), n, k, made.data_ptr())
-    record = LinearRecord(kind=int(scale is not None), n=n, k=k, weight=made.data_ptr())
+    record = LinearRecord(kind=kind, n=n, k=k, weight=made.data_ptr())
     held = [made]
     if scale is not None:
         sums = weight.sum(1, dtype=torch.int64).float()

@@ -163,14 +163,15 @@ def assemble(
 
 
 def _native(taken: Taken, config: ModelConfig, maker: Maker) -> LanguageModel:
-    embedding = taken.get("model.embed_tokens.weight", (config.vocab_rows, config.hidden))
     for at in range(config.layers):
         maker.layer(at, raw_layer(taken, config, at))
     norm = taken.get("model.norm.weight", (config.hidden,))
+    embedding = taken.get("model.embed_tokens.weight", (config.vocab_rows, config.hidden))
     head = _head(taken, config, embedding)
     taken.check()
     rotary = RotaryTable(config, torch.float32, _factors(taken.weights, config))
-    return maker.finish(embedding, norm, head, rotary)
+    own = None if head is embedding and not maker.int8 else embedding  # one packed copy is both
+    return maker.finish(taken.dtype, own, norm, head, rotary)
 
 
 def _head(taken: Taken, config: ModelConfig, embedding: Tensor) -> Tensor:

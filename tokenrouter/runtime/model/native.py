@@ -1,8 +1,8 @@
-"""The same decoder as `decoder.py`, a step of which is one call into compiled kernels: bfloat16 on a CPU that has it.
+"""The same decoder as `decoder.py`, a step of which is one call into compiled kernels: bfloat16 or float32 on a CPU that has AVX-512.
 
-Between its operators a torch decoder of a small model spends more time than in them. Keys and values, embedding and linear
-inputs are bfloat16; the residual stream, norms, attention and logits are float32, so that it is nearer to the model in float32
-than torch's bfloat16 is. A row's bits do not depend on the rest of the batch.
+Between its operators a torch decoder of a small model spends more time than in them. In bfloat16, keys and values, embedding and
+linear inputs are bfloat16; the residual stream, norms, attention and logits are float32, so that it is nearer to the model in
+float32 than torch's bfloat16 is. In float32 all is. A row's bits do not depend on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class NativeDecoder:
 
     config: ModelConfig
     dtype: torch.dtype
-    embedding: Tensor  # [vocab rows, H]
+    embedding: Tensor | None  # [vocab rows, H]; None: the head's weight
+    head: Packed
     rotary: RotaryTable  # in float32
     library: ctypes.CDLL
     record: ModelRecord
@@ -47,7 +48,7 @@ class NativeDecoder:
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the input embeddings of tokens: [B] -> [B, H]."""
-        return self.embedding[tokens]
+        return self.head.rows(tokens) if self.embedding is None else self.embedding[tokens]
 
     @torch.inference_mode()
     def extend(self, batch: ExtendBatch, cache: KVCache, *, hidden: bool = False) -> ExtendOutput:
@@ -121,7 +122,11 @@ class Scratch:
 def fits(config: ModelConfig, dtype: torch.dtype) -> bool:
     """Return whether the native kernels run a model of these sizes."""
     width = config.head_dim
-    return dtype == torch.bfloat16 and width % 2 == 0 and (width <= 128 or 224 < width <= 256)
+    return (
+        dtype in (torch.bfloat16, torch.float32)
+        and width % 2 == 0
+        and (width <= 128 or 224 < width <= 256)
+    )
 
 
 class Maker:
@@ -143,15 +148,26 @@ class Maker:
         record.feed_forward_norm = self._vector(raw.feed_forward_norm)
         record.qkv = self._linear(raw.qkv).record
         record.out = self._linear(raw.out).record
-        record.gate_up = self._linear(RawLinear(_alternating(raw.gate_up.weight), None)).record
+        bias = raw.gate_up.bias
+        alternating = RawLinear(
+            _alternating(raw.gate_up.weight),
+            None if bias is None else _alternating(bias[:, None]).view(-1),
+        )
+        record.gate_up = self._linear(alternating).record
         record.down = self._linear(raw.down).record
         record.window = (windows[at] if windows else None) or 0
 
     def finish(
-        self, embedding: Tensor, norm: Tensor, head: Tensor, rotary: RotaryTable
+        self,
+        dtype: torch.dtype,
+        embedding: Tensor | None,
+        norm: Tensor,
+        head: Tensor,
+        rotary: RotaryTable,
     ) -> NativeDecoder:
-        """Return the decoder."""
+        """Return the decoder; without an embedding, whose weight is not rounded, the head's is used."""
         c = self.config
+        logits = self._linear(RawLinear(head, None))
         record = ModelRecord(
             layers=c.layers,
             hidden=c.hidden,
@@ -160,15 +176,17 @@ class Maker:
             kv_heads=c.kv_heads,
             width=c.head_dim,
             eps=c.rms_eps,
-            embedding=embedding.data_ptr(),
+            wide=dtype == torch.float32,
+            embedding=None if embedding is None else embedding.data_ptr(),
             norm=self._vector(norm),
             layer=self.layers,
-            head=self._linear(RawLinear(head, None)).record,
+            head=logits.record,
         )
         return NativeDecoder(
             config=c,
-            dtype=embedding.dtype,
+            dtype=dtype,
             embedding=embedding,
+            head=logits,
             rotary=rotary,
             library=self.library,
             record=record,
