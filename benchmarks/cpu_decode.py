@@ -17,10 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,7 +147,8 @@ class Engine:
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            pass
+        kill_all(self.process)
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures."""
@@ -179,6 +182,7 @@ def begin(name: str, files: Files) -> Engine | None:
         text=True,
         env=environment,
         cwd=ROOT,
+        start_new_session=True,
     )
     try:
         answer(process)
@@ -189,9 +193,15 @@ def begin(name: str, files: Files) -> Engine | None:
         ask(process, {"requests": 2, "prompt": 20, "tokens": 4})
     except EngineError as error:
         print(f"{name}: {error}; left out", file=sys.stderr, flush=True)
-        process.kill()
+        kill_all(process)
         return None
     return Engine(name, process, ready)
+
+
+def kill_all(process: subprocess.Popen[str]) -> None:
+    """Kill an engine and what it started: vLLM's workers outlive their parent."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class EngineError(Exception):

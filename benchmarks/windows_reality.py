@@ -75,6 +75,7 @@ PATIENCE_S = 180.0  # for the first tokens of a group
 SAMPLING = Sampling(max_tokens=300, ignore_eos=True)  # of a request
 DRAWS = 64  # of the geometric law, by its quantiles
 QUIET = 0.1  # cores that other work may take; what was measured beside more is measured again
+SOME = 0.3  # likewise beside step times, which are taken over many steps
 TRIES = 4  # of one measurement
 
 
@@ -219,7 +220,7 @@ def timed(plan: s.Plan, p: float, n: int) -> list[ModelTimes]:
     for _ in range(TRIES):
         others = Others()
         times = step_times(plan, settings, EFFORT, [[1], runs], SAMPLING, say)
-        if others.cores() <= QUIET:
+        if others.cores() <= SOME:
             return times
         say(f"{others.cores():.2f} cores worked for others; once more")
     raise SystemExit("other work runs all the time; these step times would say nothing")
