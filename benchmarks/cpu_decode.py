@@ -144,10 +144,8 @@ class Engine:
         """Stop the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            pass
         kill_all(self.process)
 
     def as_json(self) -> dict[str, Any]:
