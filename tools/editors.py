@@ -8,9 +8,10 @@ What an editor colours before, or without, the language server is in editors/; a
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
-from editing import textmate, vim
+from editing import textmate, tree_sitter, vim
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "editors/vscode/package.json"
@@ -29,6 +30,15 @@ FILES = {
     "editors/neovim/syntax/route.vim": vim.syntax,
     "editors/vscode/syntaxes/route.tmLanguage.json": textmate.grammar,
     PACKAGE: package,
+    "editors/tree-sitter-route/language.json": tree_sitter.language,
+    "editors/tree-sitter-route/src/words.h": tree_sitter.header,
+    "editors/tree-sitter-route/queries/highlights.scm": partial(
+        tree_sitter.highlights, tree_sitter.COMMON
+    ),
+    "editors/helix/queries/route/highlights.scm": partial(
+        tree_sitter.highlights, tree_sitter.HELIX
+    ),
+    "editors/zed/languages/route/highlights.scm": partial(tree_sitter.highlights, tree_sitter.ZED),
 }
 
 

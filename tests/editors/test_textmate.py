@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -84,11 +83,3 @@ def test_names_are_told_where_the_words_around_them_tell_what_they_are(coloured)
                     known += grammar[start] == wanted
                     plain += grammar[start] != wanted
     assert known > 3 * plain, (known, plain)
-
-
-def test_the_configuration_of_helix_is_toml_and_starts_the_server():
-    made = tomllib.loads((ROOT / "editors/helix/languages.toml").read_text(encoding="utf-8"))
-    (language,) = made["language"]
-    (server,) = language["language-servers"]
-    assert (language["file-types"], language["comment-token"]) == (["route"], "#")
-    assert made["language-server"][server] == {"command": "trc", "args": ["lsp"]}

@@ -1,0 +1,3 @@
+[(model) (head) (part) (policy) (start_rules) (at) (mix) (test) (in)] @indent
+
+"}" @outdent
