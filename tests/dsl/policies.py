@@ -43,9 +43,9 @@ FACTS = [
 
 @st.composite
 def numbers(draw: st.DrawFn, unit: str, depth: int = 1) -> str:
-    """A number in a unit; the first of two is always a name: `20% + 0.125` alone says no unit."""
+    """A number in a unit."""
     if depth and draw(st.integers(0, 3)) == 0:
-        left, right = draw(st.sampled_from(NUMBERS[unit][:3])), draw(numbers(unit, depth - 1))
+        left, right = draw(numbers(unit, depth - 1)), draw(numbers(unit, depth - 1))
         return draw(st.sampled_from([f"({left} + {right})", f"2 * {left}", f"-({left}) - {right}"]))
     return draw(st.sampled_from(NUMBERS[unit]))
 

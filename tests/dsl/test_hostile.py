@@ -4,6 +4,7 @@ import pytest
 
 from tests.dsl.policies import HEAD, PING_PONG
 from tokenrouter.compiler.analyse import complete
+from tokenrouter.dsl.fixes import apply
 from tokenrouter.dsl.load import examine
 
 POLICY = PING_PONG + 'test "t" for NAME { at small given entropy = 3 -> retry large }\n'
@@ -12,7 +13,7 @@ IN_A_POLICY = {
     "if": ("when entropy > tau", "if entropy > tau", "TR0213", "if", "`when`"),
     "else": ("otherwise", "else", "TR0213", "else", "`otherwise`"),
     "capitals": ("otherwise", "OTHERWISE", "TR0213", "OTHERWISE", "`otherwise`"),
-    "goto": ("retry large", "goto large", "TR0212", "goto", "`retry`"),
+    "goto": ("retry large", "goto large", "TR0212", "goto", "`retry MODEL`"),
     "accept": ("-> commit\n", "-> accept\n", "TR0212", "accept", "`commit`"),
     "planned word misspelt": ("retry large\n", "probee large\n", "TR0212", "probee", ""),
     "colon": ("tau -> retry", "tau : retry", "TR0104", ":", "when CONDITION -> ACTION"),
@@ -36,15 +37,15 @@ IN_A_POLICY = {
     "power": ("entropy > tau", "entropy ^ 2 > tau", "TR0101", "^", "arithmetic"),
     "modulo": ("entropy > tau", "position % 2 == 0", "TR0201", "%", "when CONDITION -> ACTION"),
     "xor": ("entropy > tau", "entropy > tau xor margin < 0.1", "TR0201", "xor", "when CONDITION"),
-    "two operators": ("entropy > tau", "entropy > tau and and true", "TR0201", "and", "when COND"),
+    "two operators": ("entropy > tau", "entropy > tau and and true", "TR0201", "and", "leave it out"),
     "open parenthesis": ("entropy > tau", "(entropy > tau", "TR0202", "->", ""),
     "stray parenthesis": ("entropy > tau", "entropy > tau)", "TR0201", ")", "when CONDITION"),
-    "no length": ("retry large\n", "borrow large\n", "TR0201", "otherwise", "borrow MODEL for N"),
-    "no most": ("retry large\n", "borrow large until true\n", "TR0201", "otherwise", "at most N"),
+    "no length": ("retry large\n", "borrow large\n", "TR0201", "", "borrow MODEL for N"),
+    "no most": ("retry large\n", "borrow large until true\n", "TR0201", "", "at most N"),
     "quoted model": ("retry large\n", 'retry "large"\n', "TR0201", '"large"', "retry MODEL"),
     "stop then": ("retry large\n", "stop then large\n", "TR0201", "then", "commit then MODEL"),
     "retry mix": ("retry large\n", "retry mix { large: 1 }\n", "TR0214", "mix", "commit then mix"),
-    "no value set": ("retry large\n", "retry large set\n", "TR0201", "otherwise", "set VAR = VALUE"),
+    "no value set": ("retry large\n", "retry large set\n", "TR0201", "", "set VAR = VALUE"),
     "unit stuck on": ("entropy > tau", "entropy > 1e", "TR0211", "e", ""),
     "hexadecimal": ("entropy > tau", "position > 0x10", "TR0211", "x10", "nats"),
     "no given": ("given entropy = 3 ->", "entropy = 3 ->", "TR0202", "entropy", ""),
@@ -72,10 +73,57 @@ IN_A_POLICY = {
     "misspelt block": ("at large", "at lrage", "TR1001", "lrage", "`large`"),
     "unknown block": ("at large", "at medium", "TR1001", "medium", "`large`, `small`"),
     "block twice": ("at large", "at small", "TR2004", None, "remove one"),
+    "comma before the arrow": ("tau ->", "tau, ->", "TR0201", ",", "white space"),
+    "handed to": ("retry large", "retry to large", "TR0201", "to", "leave it out"),
+    "model handed to": ("retry large", "retry model large", "TR0201", "model", "leave it out"),
+    "commit and then": ("commit then", "commit and then", "TR0201", "and", "leave it out"),
+    "commit, then": ("commit then", "commit, then", "TR0201", ",", "white space"),
+    "switch": ("retry large", "switch to large", "TR0212", "switch", "commit then MODEL"),
+    "a model as action": ("retry large", "large", "TR0212", "large", "commit then MODEL"),
+    "then alone": ("retry large", "then large", "TR0201", "then", "commit then MODEL"),
+    "retry for a while": ("retry large\n", "retry large for 3\n", "TR0201", "for", "borrow MODEL"),
+    "long arrow": ("tau ->", "tau -->", "TR0104", "-->", ""),
+    "else if": ("when entropy > tau", "else if entropy > tau", "TR0213", "else if", "`when`"),
+    "case": ("when entropy", "case entropy", "TR0213", "case", "`when`"),
+    "if in parentheses": ("when entropy > tau", "if (entropy > tau)", "TR0213", "if", "`when`"),
+    "no when": ("when entropy > tau", "entropy > tau", "TR0202", "entropy", "when CONDITION"),
+    "words for signs": ("entropy > tau", "entropy over tau", "TR0201", "over", "when CONDITION"),
+    "otherwise as a condition": ("when entropy > tau", "when otherwise", "TR0210", "otherwise", ""),
+    "any as a signal": ("entropy > tau", "any(entropy) > tau", "TR0210", "any", ""),
+    "no digit": ("entropy > tau", "margin < .1", "TR0201", ".1", "`0.1`"),
+    "decimal comma": ("entropy > tau", "margin < 0,1", "TR0201", "0,1", "`0.1`"),
+    "thousands": ("entropy > tau", "position > 2,000", "TR0201", "2,000", "`2_000`"),
+    "percent": ("entropy > tau", "margin < 10 percent", "TR0211", "percent", "`%`"),
+    "seconds": ("entropy > tau", "elapsed > 2 s", "TR0211", "s", "1000 ms"),
+    "list of texts": ("entropy > tau", 'token in ["a", "b"]', "TR0104", "[", 'token in {"a"'),
+    "tuple of texts": ("entropy > tau", 'token in ("a", "b")', "TR0104", "(", 'token in {"a"'),
+    "open call": ("entropy > tau", "mean(entropy, 8 > tau", "TR0202", "->", "when CONDITION"),
+    "colon for a block": ("at small {", "at small:", "TR0104", ":", "however it is indented"),
+    "colon for a policy": (" {\n  start", ":\n  start", "TR0104", ":", "however it is indented"),
+    "model at": ("at small {", "at model small {", "TR0201", "model", "leave it out"),
+    "two braces": ("at small {", "at small { {", "TR0201", "{", "leave it out"),
+    "start at": ("start small", "start at small", "TR0201", "at", "leave it out"),
+    "start with": ("start small", "start with small", "TR0201", "with", "leave it out"),
+    "start is": ("start small", "start = small", "TR0201", "=", "leave it out"),
+    "on": ("at large {", "on large {", "TR0213", "on", "`at`"),
+    "begin": ("start small", "begin small", "TR0213", "begin", "`start`"),
+    "limit": ("start small", "start small limit share(large) <= 4%", "TR0213", "limit", "`enforce`"),
+    "action without a rule": ("otherwise -> commit\n", "otherwise -> commit\n commit\n", "TR0201", "commit", "otherwise -> ACTION"),
+    "expect": ("given entropy = 3 ->", "given entropy = 3 expect", "TR0104", "expect", ""),
+    "of for for": ('"t" for', '"t" of', "TR0201", "of", "test"),
+    "percent of nats": ("entropy > tau", "entropy > 20% + 0.125", "TR1101", "entropy > 20% + 0.125", "one unit"),
     "weight of nothing": ("commit then small", "commit then mix { small: 0 }", "TR1109", "small: 0", "mix {"),
 }  # fmt: skip
 # The same of a whole file.
 IN_A_FILE = {
+    "colons in a model": ('use "s"', 'use: "s"', "TR0201", ":", "leave it out"),
+    "signs in a model": ('use "s"', 'use = "s"', "TR0201", "=", "leave it out"),
+    "commas in a model": ('use "s"', 'use "s", cost 1', "TR0201", ",", "white space"),
+    "quoted name": ("model small", 'model "small"', "TR0201", '"small"', "model NAME"),
+    "call": ('model small { use "s" }', 'small = model("s")', "TR0213", "small", "`model`"),
+    "let": ("param tau", "let tau", "TR0213", "let", "`param`"),
+    "another assignment": ("nats = 1", "nats := 1", "TR0201", ":", "leave it out"),
+    "version": ("route 1", "version 1", "TR0213", "version", "`route`"),
     "assigned model": ('model small { use "s" }', 'model small = "s"', "TR0201", "=", "model NAME {"),
     "bare model": ('model small { use "s" }', 'model small use "s"', "TR0202", "use", ""),
     "no property": ('{ use "s" }', '{ "s" }', "TR0201", '"s"', "model NAME {"),
@@ -170,8 +218,6 @@ def test_neighbours_do_not_hide_each_other(names):
      "class assigned", "assignment", "ampersands"],
 )  # fmt: skip
 def test_its_safe_fix_leaves_nothing_to_say(name):
-    from tokenrouter.dsl.fixes import apply
-
     text = file(planted(IN_A_POLICY[name]))
     fixed, n = apply(text, "p.route", [d for _, _, d in told(text)], unsafe=False)
 
@@ -310,3 +356,18 @@ def test_a_law_is_told_in_numbers_that_people_write(guard, says):
 
     assert code == "TR2301"
     assert says in problem.message and "-0" not in problem.message
+
+
+@pytest.mark.parametrize("name", [*IN_A_POLICY, *IN_A_FILE])
+def test_a_fix_takes_its_diagnostic_away_and_brings_no_error(name):
+    old, new = {**IN_A_POLICY, **IN_A_FILE}[name][:2]
+    whole = file(POLICY)
+    text = file(planted(IN_A_POLICY[name])) if name in IN_A_POLICY else whole.replace(old, new, 1)
+    fixable = [d for _, _, d in told(text) if d.fix is not None]
+
+    mended, n = apply(text, "p.route", fixable, unsafe=True)
+
+    assert n == len(fixable)
+    if n:
+        left = [d.code for _, _, d in told(mended) if d.severity == "error"]
+        assert left == ["TR1012"] * ("set" in new), mended

@@ -73,7 +73,32 @@ def test_any_layout_keeps_every_token_and_comment_and_is_stable(gaps, end):
     assert pieces(once) == pieces(text)
     assert lay(once) == once
     assert not any(line != line.rstrip() for line in once.splitlines())
-    assert "\n\n\n" not in once and "\r" not in once
+    assert "\n\n\n" not in once
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(GAPS, min_size=len(TOKENS), max_size=len(TOKENS)),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.sampled_from(["", "\ufeff"]),
+)
+def test_a_file_keeps_its_line_ends_and_its_byte_order_mark(gaps, end, mark):
+    body = "".join(gap + token for gap, token in zip(gaps, TOKENS, strict=True))
+    text = body.replace("\r\n", "\n") + "\n"
+    expected = lay(text)
+
+    once = lay(mark + text.replace("\n", end))
+
+    assert once == mark + expected.replace("\n", end)
+    assert lay(once) == once
+
+
+def test_line_ends_that_differ_become_those_of_most_lines():
+    few, most = "route 1\r\n# a\n", "# b\r\n# c\r\n"
+
+    assert lay(few + most) == "route 1\r\n# a\r\n# b\r\n# c\r\n"
+    assert lay(few + "# b\n# c\n") == "route 1\n# a\n# b\n# c\n"
+    assert lay("route 1\r\n# a\n") == "route 1\n# a\n"
 
 
 def meaning(text):
@@ -134,6 +159,22 @@ def test_a_file_is_laid_out_once(messy, capsys):
     assert cli.main(["fmt", "p.route"]) == 0
     assert messy.read_text(encoding="utf-8") == 'route 1\nmodel m { use "x" }\n'
     assert cli.main(["fmt", "--check", "p.route"]) == 0
+
+
+@pytest.mark.parametrize("flag", [(), ("--check",), ("--diff",)])
+def test_a_file_with_carriage_returns_and_a_mark_that_is_laid_out_stays_as_it_is(messy, flag):
+    sound = '\ufeffroute 1\r\n\r\nmodel m { use "x" }\r\n'.encode()
+    messy.write_bytes(sound)
+
+    assert cli.main(["fmt", *flag, "p.route"]) == 0
+    assert messy.read_bytes() == sound
+
+
+def test_laying_out_writes_the_line_ends_and_the_mark_that_it_found(messy):
+    messy.write_bytes('\ufeffroute 1\r\nmodel   m {use "x"}'.encode())
+
+    assert cli.main(["fmt", "p.route"]) == 0
+    assert messy.read_bytes() == '\ufeffroute 1\r\nmodel m { use "x" }\r\n'.encode()
 
 
 def test_a_file_that_cannot_be_read_keeps_no_other_from_being_laid_out(messy, capsys):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.dsl.policies import HEAD, PING_PONG
 from tokenrouter.commands.check import everything
+from tokenrouter.dsl.fixes import apply
 from tokenrouter.dsl.load import check_source
 from tokenrouter.dsl.source import Source
 
@@ -178,10 +179,71 @@ def test_a_file_that_breaks_off_lacks_only_its_braces(rules):
 
 @pytest.mark.parametrize("word", ["at small {", "fallback small", "when entropy > 1 -> stop"])
 def test_a_statement_in_the_wrong_block_says_where_it_belongs(word):
-    [problem] = check_source(HEAD + word + "\n")
+    problem, *open_ = check_source(HEAD + word + "\n")
 
     assert problem.code == "TR0201"
     assert "stands in" in problem.help
+    assert [d.code for d in open_] == ["TR0203"] * word.count("{")
+
+
+@pytest.mark.parametrize("before", ["", "route 1\n", HEAD, HEAD + "modle x { }\n"])
+def test_a_lone_block_that_is_not_closed_points_at_its_brace(before):
+    text = before + "at small {\n  when entropy > 1 -> commit"
+
+    told = [(d.code, text[d.span.start : d.span.end]) for d in check_source(text)]
+
+    assert text[check_source(text)[-1].span.start :].startswith("{\n")
+    misspelt = [("TR0213", "modle"), ("TR1113", "x")] if "modle" in text else []
+    assert told == [*misspelt, ("TR0201", "at"), ("TR0203", "{")]
+
+
+# What breaks off, and what must follow, told behind its last word and not at the next statement.
+BROKEN_OFF = {
+    "when entropy > 2 ->": "an action (`commit`, `retry`, `borrow` or `stop`) must follow `->`",
+    "when entropy > 2": "`->` and an action must follow `2`",
+    "when entropy >": "a value must follow `>`",
+    "when": "a condition must follow `when`",
+    "when entropy > 2 -> retry": "a name must follow `retry`",
+    "when entropy > 2 -> commit then": "a name, `borrow` or `mix` must follow `then`",
+    "when entropy > 2 -> borrow large for": "a value must follow `for`",
+    "when entropy > 2 -> borrow large until margin < 1": "`at most N` must follow `1`",
+    "when entropy > 2 -> retry large set": "a name must follow `set`",
+    "otherwise": "`->` and an action must follow `otherwise`",
+    "otherwise ->": "an action (`commit`, `retry`, `borrow` or `stop`) must follow `->`",
+}
+
+
+@pytest.mark.parametrize("after", ["\n    when margin < 1% -> stop", "", "  # why\n\n"])
+@pytest.mark.parametrize("rule", BROKEN_OFF)
+def test_a_statement_that_breaks_off_is_told_at_its_end(rule, after):
+    text = HEAD + PING.replace("when entropy > tau -> retry large", rule + after, 1)
+
+    problem, *_ = [d for d in check_source(text) if d.code != "TR1301"]
+
+    assert (problem.code, problem.message) == ("TR0201", BROKEN_OFF[rule])
+    assert problem.span.start == problem.span.end == text.index(rule) + len(rule)
+    assert problem.help
+
+
+def test_one_brace_too_many_in_a_policy_costs_one_message_whose_fix_mends_it():
+    for place in re.finditer(r"\}", HEAD + PING):
+        text = (HEAD + PING)[: place.end()] + " }" + (HEAD + PING)[place.end() :]
+
+        [problem] = everything(text, "p.route").diagnostics
+
+        assert problem.code == "TR0204"
+        assert problem.fix is not None
+        mended, _ = apply(text, "p.route", [problem])
+        assert everything(mended, "p.route").diagnostics == ()
+
+
+@pytest.mark.parametrize("word", ["at large { otherwise -> commit }", "fallback small"])
+def test_what_stands_behind_its_policy_is_told_where_it_stands_and_hides_nothing(word):
+    text = HEAD + PING.split("  at large")[0] + "}\n" + word + '\nmodle x { use "x" }\n'
+
+    codes = [(d.code, text[d.span.start : d.span.end]) for d in check_source(text)]
+
+    assert codes == [("TR0201", word.split()[0]), ("TR0213", "modle")]
 
 
 def test_a_property_given_twice_does_not_hide_one_that_is_missing():
@@ -201,7 +263,7 @@ EDGES = {
     "tabs": ((HEAD + PING).replace("  ", "\t"), []),
     "byte-order mark": ("\ufeff" + HEAD + PING, []),
     "a byte-order mark in the middle": (HEAD + "\ufeff" + PING, ["TR0101"]),
-    "one unclosed block": ("at small {", ["TR0201"]),
+    "one unclosed block": ("at small {", ["TR0201", "TR0203"]),
     "an unclosed block at the end": ((HEAD + PING).rstrip()[:-1], ["TR0203"]),
     "a last line that is wrong": (HEAD + PING + "model", ["TR0201"]),
     "a stray brace first": ("}\n" + HEAD + PING, ["TR0204"]),

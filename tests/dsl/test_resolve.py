@@ -297,6 +297,7 @@ def test_a_request_field_of_two_types_is_told_once_with_both_places():
     assert found.help.startswith("a request sends one value")
     assert len(found.labels) == 1
     assert found.labels[0].span.start < found.span.start
+    assert found.labels[0].text == "a number here"
 
 
 def test_an_import_brings_declarations_relative_to_its_file(tmp_path):

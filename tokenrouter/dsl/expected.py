@@ -19,7 +19,7 @@ from typing import Protocol
 
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix, Label, Span
 from tokenrouter.dsl.lexer import Tokens
-from tokenrouter.dsl.nearest import did_you_mean, nearest
+from tokenrouter.dsl.nearest import nearest
 from tokenrouter.dsl.table import table
 
 KINDS = (
@@ -31,6 +31,7 @@ KINDS = (
 )  # of values, none of which is written behind one
 UNITS = ("nats", "nats^2", "%", "ms", "tokens", "tokens/s")
 ACTIONS = ("commit", "retry", "borrow", "stop")
+ACTION_KINDS = frozenset(word.upper() for word in ACTIONS)
 PLANNED = {
     "fuse": "combine the distributions of several models at one position",
     "verify": "have a model check a drafted run in one pass",
@@ -66,13 +67,35 @@ SYNONYMS = {  # words of other languages
     "case": "when",
     "else": "otherwise",
     "default": "otherwise",
+    "elsif": "when",
+    "elseif": "when",
     "accept": "commit",
     "keep": "commit",
     "reject": "retry",
     "exit": "stop",
     "halt": "stop",
     "end": "stop",
+    "const": "param",
+    "let": "param",
+    "version": "route",
+    "include": "import",
+    "ensure": "enforce",
+    "limit": "enforce",
+    "assert": "guarantee",
+    "begin": "start",
+    "on": "at",
 }
+ENDINGS = {  # at one of these a statement that breaks off is known to
+    "IMPORT", "MODEL", "HEAD", "PARAM", "VAR", "SIGNAL", "POLICY", "TEST", "START", "AT", "GUARANTEE",
+    "ENFORCE", "OBJECTIVE", "FALLBACK", "TEMPLATE", "WHEN", "OTHERWISE", "RBRACE", "$END",
+}  # fmt: skip
+_HANDS_OVER = {  # what people write who mean that another model goes on
+    "ask", "call", "delegate", "escalate", "forward", "go", "goto", "handoff", "pass", "return", "route", "send",
+    "switch", "use",
+}  # fmt: skip
+_TO_ANOTHER = (
+    "`retry MODEL` has a model decide this position anew, `commit then MODEL` the next one"
+)
 MEMBERS = {"AT", "START", "GUARANTEE", "ENFORCE", "OBJECTIVE", "FALLBACK", "TEMPLATE"}
 ARROWS = {"COLON", "THEN", "LBRACE", "ASSIGN", "COMMA"}  # what stands where `->` is meant
 _STARTS_VALUE = {"LPAR", "NUMBER", "NAME", "STRING", "TRUE", "FALSE", "SIGN"}
@@ -124,7 +147,10 @@ def accepted(stack: Stack) -> set[str]:
 def describe(kinds: set[str]) -> str:
     """Return what is expected, in a few words."""
     left, parts = set(kinds), []
-    if left >= {"LPAR", "NUMBER", "NAME", "STRING"}:
+    if left >= {"NUMBER", "STRING", "TRUE", "SIGN"} and "LPAR" not in left:
+        parts.append("a value")  # of a property
+        left -= _STARTS_VALUE
+    elif left >= {"LPAR", "NUMBER", "NAME", "STRING"}:
         parts.append("a condition" if "NOT" in left else "a value")
         left -= _STARTS_VALUE | {"NOT"}
     elif left >= {"COMPARE", "SIGN"}:
@@ -134,29 +160,13 @@ def describe(kinds: set[str]) -> str:
         parts.append("a unit")
         left -= _UNITS
     if "PROBE" in left:
-        left -= {"FUSE", "VERIFY", "PROBE", "UNDO"}
+        parts.append("an action (`commit`, `retry`, `borrow` or `stop`)")
+        left -= {"FUSE", "VERIFY", "PROBE", "UNDO", "COMMIT", "RETRY", "BORROW", "STOP", "MIX"}
     order = sorted(left, key=lambda kind: (kind not in _CLASSES, spelling(kind)))
     parts += [spelling(kind) for kind in order if kind != "$END" or len(order) < 3]
     if len(parts) == 1:
         return parts[0]
     return f"{', '.join(parts[:-1])} or {parts[-1]}"
-
-
-def missing(tokens: Tokens, before: int, token: int, kind: str) -> Diagnostic:
-    """TR0202: between the tokens `before` and `token` a sign is missing."""
-    sign = spelling(kind).strip("`")
-    start, end = tokens.end(before), tokens.starts[token]
-    gap = tokens.source.span(start, start)
-    fix = Fix(
-        f"insert `{sign}`", (Edit(gap, f" {sign}" if start < end else f" {sign} "),), safe=False
-    )
-    return Diagnostic(
-        "TR0202",
-        "error",
-        f"`{sign}` is missing before {found(tokens, token)}",
-        tokens.source.span(tokens.starts[token], tokens.end(token)),
-        fix=fix,
-    )
 
 
 def unclosed(tokens: Tokens, braces: list[int], token: int) -> Diagnostic:
@@ -178,48 +188,67 @@ def form(tokens: Tokens, token: int, kinds: set[str]) -> str:
     if not kinds.isdisjoint({"WHEN", "OTHERWISE", "START", "POLICY"}):
         return ""
     at = bisect_left(tokens.real, token)
-    for before in reversed(tokens.real[max(0, at - 40) : at]):
+    row = tokens.real[max(0, at - 40) : at]
+    for before, after in zip(reversed(row), [token, *reversed(row)], strict=False):
+        if tokens.kinds[after] == "MOST":
+            continue  # its `at` begins nothing
         if tokens.kinds[before] in FORMS:
             return f"it is written `{FORMS[tokens.kinds[before]]}`"
     return ""
 
 
-def arrow(tokens: Tokens, token: int, closer: int | None) -> Diagnostic:
-    """TR0104: another sign stands where `->` is meant; `closer` is the `}` that goes with a `{`."""
-    span = tokens.source.span(tokens.starts[token], tokens.end(token))
-    edits = [Edit(span, "->")]
-    if closer is not None:
-        edits.append(Edit(tokens.source.span(tokens.starts[closer], tokens.end(closer)), ""))
+def outside(tokens: Tokens, token: int) -> Diagnostic:
+    """TR0201: a statement stands outside of the block that it is of."""
+    kind, text = tokens.kinds[token], tokens.text(token)
+    if kind in MEMBERS:
+        block, help_ = "a policy", f"policy NAME {{ start MODEL  {text} ... }}"
+    else:
+        block, help_ = "the rules of a model", f"at MODEL {{ {text} ... }}"
     return Diagnostic(
-        "TR0104",
+        "TR0201",
         "error",
-        f"{found(tokens, token)} is written `->` here",
-        span,
-        help="a rule is `when CONDITION -> ACTION`",
-        fix=Fix("write `->`", tuple(edits), safe=True),
+        f"`{text}` stands outside of {block}",
+        tokens.source.span(tokens.starts[token], tokens.end(token)),
+        help=f"it stands in {block}: `{help_}`",
     )
 
 
-def assign(tokens: Tokens, token: int) -> Diagnostic:
-    """TR0104: `==` stands where a name is given its value."""
-    span = tokens.source.span(tokens.starts[token], tokens.end(token))
+def too_many(tokens: Tokens, brace: int, token: int) -> Diagnostic:
+    """TR0204: a `}` closes a block that goes on."""
+    span = tokens.source.span(tokens.starts[brace], tokens.end(brace))
+    text = tokens.text(token)
+    place = tokens.source.span(tokens.starts[token], tokens.end(token))
     return Diagnostic(
-        "TR0104",
+        "TR0204",
         "error",
-        "`==` is written `=` here",
+        f"this `}}` closes its block too early: `{text}` still belongs to it",
         span,
-        help="`=` gives a value to a name, `==` compares",
-        fix=Fix("write `=`", (Edit(span, "="),), safe=True),
+        (Label(place, "what still belongs to it"),),
+        fix=Fix("remove it", (Edit(span, ""),), safe=True),
     )
 
 
-def belongs(kind: str, text: str, kinds: set[str]) -> str:
-    """Return in which block a word stands that begins a statement of another list; '' where it begins none."""
-    if kind in MEMBERS and "POLICY" in kinds:
-        return f"`{text}` stands in a policy: `policy NAME {{ start MODEL  {text} ... }}`"
-    if kind in ("WHEN", "OTHERWISE") and kinds & {"POLICY", "AT"}:
-        return f"`{text}` stands in the rules of a model: `at MODEL {{ {text} ... }}`"
-    return ""
+def incomplete(stack: Stack, token: int, kinds: set[str]) -> Diagnostic | None:
+    """TR0201: a statement breaks off; what is missing is missing at its end, wherever the next one begins."""
+    tokens = stack.tokens
+    ends = tokens.kinds[token]
+    at = bisect_left(tokens.real, token)
+    if at == 0 or ends not in ENDINGS or not kinds.isdisjoint(ENDINGS - {"AT"}):
+        return None
+    before = tokens.real[at - 1]
+    what = describe(kinds)
+    if "ARROW" in kinds:
+        what = "`->` and an action"
+    elif "AT" in kinds:
+        what = "`at most N`"
+    end = tokens.end(before)
+    return Diagnostic(
+        "TR0201",
+        "error",
+        f"{what} must follow {found(tokens, before)}",
+        tokens.source.span(end, end),
+        help=form(tokens, token, kinds),
+    )
 
 
 def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
@@ -228,14 +257,26 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
     kind, text = tokens.kinds[token], tokens.text(token)
     span = tokens.source.span(tokens.starts[token], tokens.end(token))
     if kind == "RBRACE" and not opened:
-        return Diagnostic("TR0204", "error", "this `}` closes nothing", span, help="remove it")
+        away = Fix("remove it", (Edit(span, ""),), safe=True)
+        return Diagnostic("TR0204", "error", "this `}` closes nothing", span, fix=away)
     if text in PLANNED:
         return reserved(text, span)
     if kind == "NAME" and stack.accepts(["COMMIT"]):
-        near = SYNONYMS.get(text)
-        help_ = f"did you mean `{near}`?" if near in ACTIONS else did_you_mean(text, ACTIONS)
-        return Diagnostic("TR0212", "error", f"`{text}` is no action", span, help=help_)
+        near = nearest(text, ACTIONS) if text not in SYNONYMS else SYNONYMS[text]
+        if text in _HANDS_OVER or near not in ACTIONS:
+            return Diagnostic("TR0212", "error", f"`{text}` is no action", span, help=_TO_ANOTHER)
+        return Diagnostic(
+            "TR0212",
+            "error",
+            f"`{text}` is no action",
+            span,
+            help=f"did you mean `{near}`?",
+            fix=Fix(f"write `{near}`", (Edit(span, near),), safe=False),
+        )
     kinds = accepted(stack)
+    broken = incomplete(stack, token, kinds)
+    if broken is not None:
+        return broken
     if kind == "MIX" and "NAME" in kinds:
         return Diagnostic(
             "TR0214",
@@ -258,21 +299,30 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
             f"`{text}` begins no statement",
             span,
             help=f"did you mean `{near}`?" if near else f"here may stand {describe(kinds)}",
+            fix=Fix(f"write `{near}`", (Edit(span, near),), safe=near in ("when", "otherwise"))
+            if near
+            else None,
         )
-    if kind == "$END":
-        return Diagnostic(
-            "TR0201",
-            "error",
-            f"the file ends where {describe(kinds)} must follow",
-            span,
-            help=form(tokens, token, kinds),
-        )
-    help_, fix = form(tokens, token, kinds) or belongs(kind, text, kinds), None
-    if kind == "COMMA" and not help_:
-        help_ = "nothing stands between statements but white space"
-        fix = Fix("remove it", (Edit(span, ""),), safe=True)
-    if kind == "THEN" and not help_:
+    if (kind in MEMBERS and "POLICY" in kinds) or (
+        kind in ("WHEN", "OTHERWISE") and kinds & {"POLICY", "AT"}
+    ):
+        return outside(tokens, token)
+    return _not_here(tokens, token, kinds)
+
+
+def _not_here(tokens: Tokens, token: int, kinds: set[str]) -> Diagnostic:
+    """TR0201: something else must stand here."""
+    kind, text = tokens.kinds[token], tokens.text(token)
+    span = tokens.source.span(tokens.starts[token], tokens.end(token))
+    help_, fix = form(tokens, token, kinds), None
+    if kind == "THEN":
         help_ = "only `commit then ...` names who is next: `commit then MODEL`"
+    if (kind in ACTION_KINDS or kind == "ARROW") and "OTHERWISE" in kinds:
+        help_ = "a rule is `when CONDITION -> ACTION` or `otherwise -> ACTION`"
+    if kind == "STRING" and "NAME" in kinds and "RBRACE" not in kinds and text[1:-1].isidentifier():
+        fix = Fix("remove the quotes", (Edit(span, text[1:-1]),), safe=True)
+    if kind in ("FOR", "UNTIL") and not help_:
+        help_ = "only `borrow MODEL for N` and `borrow MODEL until ...` hand over for a while"
     return Diagnostic(
         "TR0201",
         "error",
@@ -302,18 +352,4 @@ def word_as_name(text: str, span: Span) -> Diagnostic:
         f"`{text}` is a word of the language and cannot be a name",
         span,
         help=f"another name will do, such as `{text}_`",
-    )
-
-
-def unit(tokens: Tokens, token: int) -> Diagnostic:
-    """TR0211."""
-    text = tokens.text(token)
-    return Diagnostic(
-        "TR0211",
-        "error",
-        f"`{text}` is no unit",
-        tokens.source.span(tokens.starts[token], tokens.end(token)),
-        help=f"a value of the unit {text} is written without it"
-        if text in KINDS
-        else did_you_mean(text, UNITS),
     )

@@ -182,7 +182,9 @@ class Expressions(Names):
     ) -> hir.Expr:
         if "any" in (left.unit, right.unit):
             return self.poison(node)
-        if sign.text in "+-":
+        if sign.text in "+-" and {left.unit, right.unit} == {"bare", "percent"}:
+            unit = cast("Unit | None", "percent")  # both take the unit of their place
+        elif sign.text in "+-":
             left, right = unify(left, right)
             unit = left.unit if left.unit == right.unit else None
         else:

@@ -1,7 +1,8 @@
 """Laying out a `.route` text: indentation, spaces and blank lines; never the order or spelling of anything.
 
 It works on the lossless tokens, so no comment can get lost, and keeps the author's line breaks, so laying out twice
-changes nothing. The tree only tells where statements begin. Texts with syntax errors are left alone.
+changes nothing. A file keeps its byte-order mark, and its lines end as most of them did. The tree only tells where
+statements begin. Texts with syntax errors are left alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tokenrouter.dsl import ast
-from tokenrouter.dsl.lexer import Tokens
+from tokenrouter.dsl.lexer import MARK, Tokens
 from tokenrouter.dsl.parse import Tree
 
 _UNITS = {"NATS", "NATS_SQUARED", "MS", "TOKENS", "TOKENS_A_SECOND", "PERCENT"}
@@ -44,7 +45,15 @@ def layout(tree: Tree) -> str:
     lines = list(_lines(tree.tokens, starts))
     texts = [_parts(tree.tokens, line, starts) for line in lines]
     _align(tree.tokens, lines, texts)
-    return _join(tree.tokens, lines, texts)
+    text = _join(tree.tokens, lines, texts).replace("\n", _line_end(tree.source.text))
+    return MARK + text if tree.source.text.startswith(MARK) else text
+
+
+def _line_end(text: str) -> str:
+    """Return how most lines of a text end."""
+    both = text.count("\r\n")
+    ends = {"\n": text.count("\n") - both, "\r\n": both, "\r": text.count("\r") - both}
+    return max(ends, key=lambda end: ends[end])
 
 
 def _nodes(node: object) -> Iterator[ast.Node]:

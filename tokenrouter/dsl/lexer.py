@@ -23,6 +23,8 @@ FOREIGN = {
     "&&": "and",
     "||": "or",
     "=>": "->",
+    "-->": "->",
+    "==>": "->",
     "<>": "!=",
     "=<": "<=",
     "- >": "->",
@@ -91,7 +93,7 @@ def _patterns() -> dict[str, str]:
         "NUMBER": patterns["NUMBER"],
         "STRING": patterns["STRING"],
         "COMMENT": patterns["COMMENT"],
-        "FOREIGN": "[><=!] =(?![=>])|- >(?!=)|===|!==|&&|\\|\\||=>|=<|<>|!(?!=)|[−–—]>|"
+        "FOREIGN": "[><=!] =(?![=>])|- >(?!=)|-->|==>|===|!==|&&|\\|\\||=>|=<|<>|!(?!=)|[−–—]>|"
         + "|".join(f for f in foreign if len(f) == 1 and f != "!"),
         "REMARK": r"//[^\r\n]*|/\*(?s:.*?)\*/",
         "COMPARE": patterns["COMPARE"],

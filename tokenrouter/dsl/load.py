@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tokenrouter.diagnostics import Diagnostic, Label, PolicyError
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.comments import comments
 from tokenrouter.dsl.declare import declare, resolve, value_of
+from tokenrouter.dsl.files import Files
 from tokenrouter.dsl.findings import Findings
 from tokenrouter.dsl.fitting import fit
 from tokenrouter.dsl.metadata import one_type
@@ -21,7 +22,7 @@ from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree, parse
 from tokenrouter.dsl.policies import PolicyReader, mentioned
 from tokenrouter.dsl.scope import Entry, Scope, snake
-from tokenrouter.dsl.source import Source, SourceError, read_text
+from tokenrouter.dsl.source import Source, read_text
 from tokenrouter.dsl.suites import read_test
 
 Sets = Mapping[str, str]
@@ -82,71 +83,6 @@ def study(text: str, filename: str, sets: Sets, read: Callable[[str], str] = rea
     open in an editor.
     """
     return _study(text, filename, sets, None, False, read, known_only=True)
-
-
-@dataclass(eq=False, slots=True)
-class Files:
-    """The trees of a file and of what it imports, each once, imported ones first."""
-
-    found: Findings
-    read: Callable[[str], str] = read_text
-    parse: Callable[[Source], Tree] | None = None  # what knows trees from before
-    trees: list[tuple[Tree, bool]] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
-    open: list[str] = field(default_factory=list)
-
-    def add(self, name: str, text: str, imported: bool) -> Tree:
-        """Parse a file, after those that it imports."""
-        tree = (self.parse or parse_any)(Source.of(name, text))
-        self.texts[name] = text
-        self.found.extend(tree.problems)
-        self.found.lost_names |= tree.lost_names
-        self.open.append(real_path(name))
-        for item in tree.file.items:
-            if isinstance(item, ast.Import):
-                self.take(tree, item)
-        self.open.pop()
-        self.trees.append((tree, imported))
-        return tree
-
-    def take(self, tree: Tree, node: ast.Import) -> None:
-        span = tree.source.span(node.path.start, node.path.end)
-        written = node.path.text.strip('"')
-        path = os.path.join(os.path.dirname(tree.source.name), written)
-        real = real_path(path)
-        if real in self.open:
-            way = " -> ".join(
-                f"`{os.path.basename(p)}`" for p in [*self.open[self.open.index(real) :], real]
-            )
-            self.found.add("TR1202", f"files import each other: {way}", span)
-            return
-        if any(real_path(known) == real for known in self.texts):
-            return
-        try:
-            text = self.read(path)
-        except SourceError as error:
-            self.found.add(
-                "TR1201", str(error), span, help="a path is relative to the importing file"
-            )
-            return
-        self.add(path, text, True)
-
-
-def real_path(path: str) -> str:
-    """Return the file that a path leads to; a path that can lead nowhere as it is."""
-    try:
-        return os.path.realpath(path)
-    except ValueError:  # a null byte
-        return path
-
-
-def parse_any(source: Source) -> Tree:
-    """Return the tree of a `.route` file, or, going by its name, of a Python source."""
-    if not source.name.endswith(".py"):
-        return parse(source)
-    from tokenrouter.dsl.python import parse_python  # noqa: PLC0415 most files need none of it
-
-    return parse_python(source)
 
 
 def _resolve(text: str, filename: str, sets: Sets, policy: str | None, one: bool) -> hir.Resolved:
@@ -293,7 +229,7 @@ def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | N
             read = replace(read, tests=tuple(test for _, test in own), comments=_said(spoken, name))
         made.append((node, read if first is node else None))
     for item, of, _ in tests:
-        if of not in by_name:
+        if of not in by_name and (nodes or not main.lost):
             span = main.source.span(item.policy.start, item.policy.end)
             known = [node.name.text for node in nodes]
             scope.found.unknown("TR1003", "policy", item.policy.text, span, known)

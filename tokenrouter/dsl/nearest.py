@@ -28,7 +28,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     most = min(len(name) - 1, 1 if len(name) < 4 else 2 if len(name) < 8 else 3)
     wanted = name.lower()
     ranked = sorted((distance(wanted, other.lower(), most), other) for other in known)
-    return ranked[0][1] if ranked and ranked[0][0] <= most else None
+    near = [other for far, other in ranked if far <= min(most, max(1, len(other) - 1))]
+    return near[0] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

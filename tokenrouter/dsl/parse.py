@@ -15,8 +15,9 @@ from typing import Any
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import ast
 from tokenrouter.dsl.expr import DEEPEST
-from tokenrouter.dsl.lalr import Parser
+from tokenrouter.dsl.lalr import Build
 from tokenrouter.dsl.lexer import Tokens, tokenize
+from tokenrouter.dsl.recover import Parser
 from tokenrouter.dsl.source import Source
 
 # A node's fields before (start, end), from the children of a reduction. Children come from the tables, so their types
@@ -54,31 +55,35 @@ class Tree:
         return any(low <= end and start <= high for low, high in self.lost)
 
 
-def parse(source: Source) -> Tree:
+def parse(source: Source, parser: Callable[[Tokens, Build], Parser] = Parser) -> Tree:
     """Return the tree of a source."""
     tokens, problems = tokenize(source)
-    deep = _too_deep(tokens)
+    deep = too_deep(tokens)
     if deep is not None:
         names = frozenset(tokens.text(i) for i in tokens.real if tokens.kinds[i] == "NAME")
         whole = ((0, len(source.text)),)
         nothing = ast.File(0, len(source.text), None, ())
         return Tree(source, tokens, nothing, (*problems, deep), whole, names)
-    parsed = Parser(tokens, _Builder(tokens)).run()
+    parsed = parser(tokens, _Builder(tokens)).run()
     assert isinstance(parsed.tree, ast.File)
     lost: list[tuple[int, int]] = []
-    lost_names: set[str] = set()
+    lost_names = set(parsed.renamed)
     for first, last in parsed.dropped:
         lost.append(
             (tokens.starts[first], tokens.end(last) if last >= first else tokens.starts[first])
         )
-        lost_names |= {tokens.text(i) for i in range(first, last + 1) if tokens.kinds[i] == "NAME"}
+        lost_names |= {
+            tokens.text(i).strip('"')  # what ought to be a name may stand in quotes
+            for i in range(first, last + 1)
+            if tokens.kinds[i] in ("NAME", "STRING")
+        }
     for string in tokens.unclosed:
         lost_names |= set(re.findall(r"[A-Za-z_]\w*", tokens.text(string)))
     found = sorted([*problems, *parsed.problems], key=lambda d: d.span.start)
     return Tree(source, tokens, parsed.tree, tuple(found), tuple(lost), frozenset(lost_names))
 
 
-def _too_deep(tokens: Tokens) -> Diagnostic | None:
+def too_deep(tokens: Tokens) -> Diagnostic | None:
     """TR0215: nothing behind the parser need be ready for a nest without end."""
     depth = prefixes = 0
     kinds = tokens.kinds

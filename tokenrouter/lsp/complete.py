@@ -14,9 +14,9 @@ from lsprotocol import types as t
 
 from tokenrouter.dsl.declare import CHOICES, HEAD_PROPERTIES, MODEL_PROPERTIES, PARTS
 from tokenrouter.dsl.expected import PLANNED, accepted
-from tokenrouter.dsl.lalr import Parser
 from tokenrouter.dsl.lexer import Tokens, tokenize
 from tokenrouter.dsl.policies import OBJECTIVES
+from tokenrouter.dsl.recover import Parser
 from tokenrouter.dsl.source import Source
 from tokenrouter.dsl.table import table
 from tokenrouter.dsl.units import DECLARABLE
@@ -72,7 +72,7 @@ class _Prefix(Parser):
                 self._push(action, token, token, token)
                 at += 1
                 continue
-            at = self._recover(at, quiet=at == last_error)
+            at = self.recover(at, quiet=at == last_error)
             last_error = at
 
     def block(self) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def _names(document: Document, spot: _Spot) -> Iterator[t.CompletionItem]:
     elif spot.kind() in _FEW:
         yield from _plain(_FEW[spot.kind()], _K.EnumMember)
     elif spot.kind() == "FOR" and _in_test(spot):
-        yield from _plain((policy.name for policy in document.study.resolved.policies), _K.Module)
+        yield from _plain((policy.name for policy in document.resolved.policies), _K.Module)
     elif spot.kind() == "SET":
         yield from _entries(document, "var")
     elif "LPAR" in spot.accepts:
@@ -187,7 +187,7 @@ def _plain(texts: Iterable[str], kind: t.CompletionItemKind) -> Iterator[t.Compl
 
 
 def _entries(document: Document, *kinds: str) -> Iterator[t.CompletionItem]:
-    for entry in document.study.scope.entries.values():
+    for entry in document.scope.entries.values():
         if entry.kind in kinds:
             page = t.MarkupContent(t.MarkupKind.Markdown, declared(entry, document.path))
             name = entry.node.name.text
