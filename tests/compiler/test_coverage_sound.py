@@ -5,10 +5,22 @@ import random
 import numpy as np
 import pytest
 
-from tests.compiler.irs import COMMIT, automaton, both, cmp, either, num, param, plus, retry, then
+from tests.compiler.irs import (
+    COMMIT,
+    MAXPROB,
+    automaton,
+    both,
+    cmp,
+    either,
+    num,
+    param,
+    plus,
+    retry,
+    then,
+)
 from tokenrouter.compiler import programs
 from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf
-from tokenrouter.compiler.laws import Range, consequences, no_maxprob
+from tokenrouter.compiler.laws import Range, consequences, most_entropy, no_maxprob
 from tokenrouter.compiler.liveness import alive
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.plan import structs as s
@@ -178,3 +190,13 @@ def test_random_guards_do_meet_dead_rules():
         )
         found += sum(d.code in ("TR2301", "TR2302") for d in coverage(auto))
     assert found > 20
+
+
+@pytest.mark.parametrize("v", [2, 3, 4, 10, 1000])
+def test_no_vocabulary_has_more_normalised_entropy_than_one_of_two_words(v):
+    for top in (0.5, 0.6, 0.9, 0.99, 1.0):
+        known = {MAXPROB: Range(top, top), SignalOf("entropy_norm"): Range()}
+        [most] = [b.range.high for b in consequences(v, (), known) if b.term != MAXPROB]
+
+        assert most_entropy(top, v) / np.log(v) <= most + 1e-12
+        assert v > 2 or most == pytest.approx(most_entropy(top, v) / np.log(v))

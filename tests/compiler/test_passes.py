@@ -26,7 +26,17 @@ from tests.compiler.irs import (
     then,
 )
 from tokenrouter.compiler import ir, pipeline
-from tokenrouter.compiler.expr import Arithmetic, FieldOf, Lit, SignalOf, VarOf
+from tokenrouter.compiler.expr import (
+    Aggregate,
+    Arithmetic,
+    ClassOf,
+    FieldOf,
+    HeadOf,
+    Lit,
+    SignalOf,
+    TokenIs,
+    VarOf,
+)
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.compiler.passes.drop_unreached import drop_unreached
 from tokenrouter.compiler.passes.livelock import livelock
@@ -132,7 +142,7 @@ def setting(auto, *sets):
     return replace(auto, states=tuple(states), vars=(ir.VarDecl("t", "count", 5.0, at(4)),))
 
 
-T = VarOf("t", "count")
+T, U = VarOf("t", "count"), VarOf("u", "count")
 SWITCHES, ELAPSED = SignalOf("switches"), SignalOf("elapsed")
 
 
@@ -160,6 +170,10 @@ def ring(small, large, *sets):
         ring(cmp(SWITCHES, ">", 3), cmp(SWITCHES, ">=", 1)),
         ring(cmp(ELAPSED, "<", 5), cmp(ELAPSED, "<", 6)),
         ring(cmp(ELAPSED, ">", 6), cmp(ELAPSED, ">", 5)),
+        ring(cmp(T, "<", 9), UNSURE, becomes(plus(U, num(1))), becomes(T)),
+        ring(cmp(T, "==", 1), UNSURE, becomes(1), (ir.Assign("u", num(0)),)),
+        ring(cmp(SWITCHES, "==", T), cmp(SWITCHES, ">", T), becomes(T), becomes(plus(T, num(2)))),
+        ring(cmp(ELAPSED, ">", T), cmp(ELAPSED, ">", T), becomes(ELAPSED), becomes(ELAPSED)),
     ],
     ids=str,
 )
@@ -181,12 +195,51 @@ def test_a_cycle_that_its_own_sets_and_hand_offs_keep_closed_is_told(auto):
         ring(cmp(SWITCHES, "<", 100), UNSURE),
         ring(UNSURE, cmp(POSITION, ">", SWITCHES)),
         ring(cmp(ELAPSED, "<", 5), cmp(ELAPSED, ">", 6)),
+        ring(cmp(T, "==", 0), UNSURE, becomes(1), (ir.Assign("u", num(0)),)),
+        ring(cmp(SWITCHES, "==", T), cmp(SWITCHES, "==", T), becomes(T), becomes(plus(T, num(2)))),
+        ring(cmp(ELAPSED, "<", T), cmp(ELAPSED, "<", T), becomes(ELAPSED), becomes(ELAPSED)),
         ring(cmp(ELAPSED, ">", 6), cmp(ELAPSED, "<", 5)),
     ],
     ids=str,
 )
 def test_a_cycle_that_its_own_sets_or_hand_offs_break_is_none(auto):
     assert livelock(auto) == []
+
+
+STEADY = [
+    POSITION,
+    SignalOf("prompt_tokens"),
+    SignalOf("count", ("large",)),
+    SignalOf("share", ("large",)),
+    VarOf("t", "count"),
+    FieldOf("level", 0.0, "count"),
+]
+
+
+@pytest.mark.parametrize("term", STEADY, ids=str)
+def test_what_stays_the_same_at_one_position_is_asked_one_thing_only(term):
+    over, under = cmp(term, ">", 0.5), cmp(term, "<=", 0.5)
+
+    assert livelock(ring(over, under)) == []
+    assert [d.code for d in livelock(ring(over, over))] == ["TR2201"]
+
+
+WORD, NUMBER = ClassOf("word"), ClassOf("number")
+NEW = {  # at each step
+    "a signal": (cmp(ENTROPY, ">", 2), cmp(ENTROPY, "<", 1)),
+    "a draw": (cmp(SignalOf("chance"), ">", 0.5), cmp(SignalOf("chance"), "<", 0.5)),
+    "a count of steps": (cmp(SignalOf("since_switch"), ">", 2), cmp(SignalOf("since_switch"), "<", 1)),
+    "a load": (cmp(SignalOf("queue", ("large",)), ">", 2), cmp(SignalOf("queue", ("large",)), "<", 1)),
+    "a head": (cmp(HeadOf("sure"), ">", 0.5), cmp(HeadOf("sure"), "<", 0.5)),
+    "a window": (cmp(Aggregate("mean", POSITION, 4), ">", 2), cmp(Aggregate("mean", POSITION, 4), "<", 1)),
+    "a text": (TokenIs(("a",)), TokenIs(("b",))),
+    "a class": (WORD, NUMBER),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", NEW.values(), ids=NEW)
+def test_what_is_another_at_each_step_may_be_asked_two_things(asked):
+    assert [d.code for d in livelock(ring(*asked))] == ["TR2201"]
 
 
 def test_rounds_that_take_turns_go_on_for_ever():
@@ -287,6 +340,12 @@ def test_a_text_of_the_client_is_pointed_at_whatever_it_is_called(name, value, c
     guard = cmp(FieldOf(name, default, value.unit), "==", value)
 
     assert [d.code for d in trust(steered(guard))] == codes
+
+
+def test_a_stay_that_lasts_as_long_as_a_queue_depends_on_load():
+    made = r2r(n=SignalOf("queue", ("large",)))
+
+    assert [d.code for d in trust(made)] == ["TR2501"]
 
 
 TEXT = cmp(FieldOf("note", "", "text"), "==", Lit("x", "text"))

@@ -61,7 +61,7 @@ def test_a_value_that_a_signal_never_has_is_refused(given, why):
         (
             "share(large) = 70%",
             "share(small) = 50%",
-            "`share(large)` and `share(small)` sum to 120%",
+            "shares sum to 1 at most",
         ),
     ],
 )
@@ -74,18 +74,31 @@ def test_two_values_that_a_law_keeps_apart_are_refused_by_the_law(earlier, later
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "why"),
     [
-        "entropy = 12, maxprob = 0.99",
-        "position = 10, count(large) = 9, share(large) = 45%",
-        "position = 10, count(large) = 9, count(small) = 4",
-        "position = 10, count(large) = 2, count(small) = 4",
+        ("entropy = 12, maxprob = 0.99", "`maxprob` above 0.9801 keeps `entropy` below 0.429 nats"),
+        ("position = 10, count(large) = 9, share(large) = 45%", "`share(large)` is `count(large)` / `position`"),
+        ("position = 1000, count(large) = 360, share(large) = 35%", "`share(large)` is `count(large)` / `position`"),
+        ("position = 10, count(large) = 9, count(small) = 4", "counts sum to `position` at most"),
+        ("position = 10, count(large) = 7, count(small) = 4", "counts sum to `position` at most"),
+        ("position = 10, count(large) = 5, count(small) = 4", "the counts of all models sum to `position`"),
+        ("position = 10, count(large) = 0, share(small) = 80%, share(large) = 20%", "`share(large)` is `count(large)` / `position`"),
     ],
-)
-def test_values_that_only_together_cannot_be_are_refused(given):
+)  # fmt: skip
+def test_values_that_only_together_cannot_be_are_refused(given, why):
     [told], _ = found(given)
 
     assert told.code == "TR2701"
+    assert told.message == f"the test supposes what cannot be: {why}"
+
+
+def test_a_case_of_the_start_supposes_no_more_than_can_be_either():
+    text = POLICY.format(given="entropy_norm = 0.2").replace(
+        "at small given entropy_norm = 0.2 -> commit", "start given prompt_tokens = -1 -> small"
+    )
+    [told] = complete(examine(text)).diagnostics
+
+    assert told.message == "the test supposes what cannot be: `prompt_tokens` is at least 0"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +110,7 @@ def test_values_that_only_together_cannot_be_are_refused(given):
         "position = 3, count(large) = 3, count(small) = 0, share(large) = 100%",
         "position = 10, count(large) = 4, count(small) = 6",
         "position = 10, count(large) = 4",
+        "position = 1000, count(large) = 352, share(large) = 35%",
         "share(large) = 33.5%, share(small) = 66.7%",
         "rank = 1, logprob = -0.7, maxprob = 0.5, entropy = 1",
         "tau = 6, entropy = 6, mean(entropy, 4) = 2.5",
@@ -106,3 +120,27 @@ def test_values_that_only_together_cannot_be_are_refused(given):
 )
 def test_values_that_can_be_are_supposed_even_where_they_are_rounded(given):
     assert found(given)[0] == ()
+
+
+ODD = """\
+route 1
+model small {{ use "org/small" }}
+signal odd = entropy > 5 or margin > 0.5
+policy p {{ start small at small {{ when odd -> stop otherwise -> commit }} }}
+test "supposed" for p {{ at small given {given} -> commit }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "codes"),
+    [
+        ("odd = true, entropy = 1, margin = 0.6", []),
+        ("odd = true, entropy = 6, margin = 0.1", []),
+        ("odd = true, entropy = 1", []),
+        ("odd = true, entropy = 1, margin = 0.4", ["TR2701"]),
+        ("odd = false, entropy = 6", ["TR2701"]),
+        ("odd = false, margin = 0.4", []),
+    ],
+)
+def test_a_derived_signal_is_supposed_to_hold_in_one_of_its_ways_or_in_none(given, codes):
+    assert [d.code for d in complete(examine(ODD.format(given=given))).diagnostics] == codes

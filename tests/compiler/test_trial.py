@@ -266,6 +266,14 @@ def times(by, of):
     return hir.Arith("*", hir.Const(float(by), "number"), of, of.unit)
 
 
+def part(of, by):
+    return hir.Arith("/", of, hir.Const(float(by), "number"), of.unit)
+
+
+def product(left, right):
+    return hir.Arith("*", left, right, left.unit)
+
+
 def minus(left, right):
     return hir.Arith("-", left, right, left.unit)
 
@@ -309,6 +317,10 @@ SAME = {
         compare(">", minus(MARGIN, CHANCE), times(-1, MAXPROB)),
     ),
     "rounded": (compare("<", ENTROPY, 0.1 + 0.2), compare("<", ENTROPY, 0.3)),
+    "a part of both sides": (compare("<", ENTROPY, 0.5), compare("<", part(ENTROPY, 4), 0.125)),
+    "a part by nothing, which is 0": (compare(">", part(ENTROPY, 0), 1), compare(">", MARGIN, MAXPROB)),
+    "a whole number by its part": (compare("<=", part(ONE, 10), 0.3), compare("<=", ONE, 3)),
+    "a product in the other order": (compare("<", product(ENTROPY, MAXPROB), 1), compare("<", product(MAXPROB, ENTROPY), 1)),
     "whole numbers": (compare(">", ONE, 3), compare(">=", ONE, 4)),
     "words in another order": (hir.TokenIn(("x", "y")), hir.TokenIn(("y", "x"))),
     "words one by one": (hir.TokenIn(("x", "y")), X_OR_Y),
@@ -323,6 +335,10 @@ OTHER = {
     "and for or": (hir.AnyOf((SURE, FLAT)), hir.AllOf((SURE, FLAT))),
     "a part that no law implies": (SURE, hir.AllOf((SURE, compare(">=", MARGIN, 0.81)))),
     "another value of a dial": (compare("<", ENTROPY, TAU), compare("<", ENTROPY, 2.5)),
+    "another product": (
+        compare("<", product(ENTROPY, MAXPROB), 1),
+        compare("<", product(ENTROPY, MARGIN), 1),
+    ),
     "another factor": (compare("<", ENTROPY, 0.5), compare("<", times(3, ENTROPY), 1)),
     "the sign of a factor": (compare("<", ENTROPY, 0.5), compare("<", times(-1, ENTROPY), -0.5)),
     "fewer words": (hir.TokenIn(("x", "y")), X),

@@ -127,7 +127,7 @@ def _lasts(term: Expr) -> bool:
 
 def _settle(known: Known, part: Expr) -> Expr:
     if _lasts(part):
-        default = Lit(part.default, part.unit) if isinstance(part, FieldOf) else part
+        default = Lit(part.default, "") if isinstance(part, FieldOf) else part
         return known.get(part, default)
     part = fold_one(part)
     if isinstance(part, Comparison) and is_number(part.left) and is_number(part.right):

@@ -6,7 +6,7 @@ The upper bound is Fano's (all mass beside P spread evenly), the lower one puts 
 as P grows. Further: margin <= P, margin >= 2 P - 1, P <= mass(k) <= k P, mass is monotone in k, logprob <= ln P, a token
 count never exceeds `position`, the counts of all models sum to it, share(M) * position = count(M), shares sum to 1 at
 most (to 0 at position 0), max(s, n) >= s, max(s, n) >= mean(s, n),
-entropy_norm <= (h(P) / ln 2) + 1 - P from P = 1/2 on, a candidate of rank r > 1 has at most 1 / r and at most 1 - P, one of rank 1 has P.
+entropy_norm <= h(P) / ln 2 from P = 1/2 on (at V = 2; a larger V leaves less, as (V / 2)^2 >= V - 1), a candidate of rank r > 1 has at most 1 / r and at most 1 - P, one of rank 1 has P.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def _beside_maxprob(p: Range, known: dict[Expr, Range]) -> list[Bound]:
         why = "`maxprob` below {:g} keeps `logprob` below {:.3g}"
         out.append(Bound(LOGPROB, Range(high=top), why, (p.high, top)))
     if p.low >= 0.5:  # in the smallest vocabulary all of the rest weighs most
-        top = (-_plogp(p.low) - _plogp(1.0 - p.low)) / log(2.0) + 1.0 - p.low
+        top = (-_plogp(p.low) - _plogp(1.0 - p.low)) / log(2.0)
         why = "`maxprob` above {:g} keeps `entropy_norm` below {:.3g}"
         out.append(Bound(NORM, Range(high=top), why, (p.low, top)))
     if LOGPROB in known:

@@ -47,15 +47,8 @@ def _contradiction(everything: Region, givens: Sequence[hir.Given]) -> str | Non
         why = _alone(everything.space.auto, term, value)
         if why:
             return why
-    numbers = {
-        term: float(value)
-        for term, value in said
-        if isinstance(term, SignalOf) and not isinstance(value, (bool, str))
-    }
-    why = _together(numbers, [decl.name for decl in everything.space.auto.models])
-    if why:
-        return why
-    token = 1.0 / max(1.0, numbers.get(SignalOf("position"), inf))
+    position = next((float(value) for term, value in said if term == SignalOf("position")), inf)
+    token = 1.0 / max(1.0, position)
     parts = tuple(part for term, value in said for part in _about(term, value, token))
     ways = everything.space.ways(Every(parts))
     regions = [everything.assume(way) for way in ways or [()]]
@@ -75,32 +68,6 @@ def _alone(auto: Automaton, term: Expr, value: bool | float | str) -> str:
     if isinstance(term, SignalOf) and SIGNALS[term.name].unit == "count" and value != int(value):
         return f"`{term}` is a whole number"
     return "`chance` is below 1" if term == SignalOf("chance") and value == 1.0 else ""
-
-
-def _together(numbers: dict[SignalOf, float], models: Sequence[str]) -> str:
-    """Return what counts and shares of kept tokens contradict; '' where they go together."""
-    shares = {term: value for term, value in numbers.items() if term.name == "share"}
-    counts = {term: value for term, value in numbers.items() if term.name == "count"}
-    position = numbers.get(SignalOf("position"))
-    if sum(shares.values()) > 1.0 + ROUNDED:
-        return f"{_list(shares)} sum to {100 * sum(shares.values()):.4g}%"
-    if position is None:
-        return ""
-    if len(counts) > 1 and sum(counts.values()) > position:
-        return f"{_list(counts)} sum to {sum(counts.values()):g}, which is more than `position`"
-    every = {SignalOf("count", (model,)) for model in models} <= counts.keys()
-    if every and sum(counts.values()) < position:
-        return f"{_list(counts)} sum to {sum(counts.values()):g}, and all counts to `position`"
-    for term, share in shares.items():
-        count = counts.get(SignalOf("count", term.args))
-        if count is not None and abs(count - share * position) >= max(1.0, ROUNDED * position):
-            return f"`{term}` is `count({term.args[0]})` by `position`, here {count / position if position else 0.0:.3g}"
-    return ""
-
-
-def _list(terms: dict[SignalOf, float]) -> str:
-    *first, last = (f"`{term}`" for term in terms)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _about(term: Expr, value: bool | float | str, token: float) -> Iterator[Expr]:

@@ -42,7 +42,7 @@ class Past:
     changed: bool = (
         False  # whether anything that a guard read or a rule set is another on the next round
     )
-    times: tuple[int, ...] = ()  # the steps at which a guard read `elapsed`
+    timed: int | None = None  # the last step at which a guard read `elapsed`
     grown: dict[str, float] = field(default_factory=dict)  # by var, what a round adds to it
     switched: int = 0  # hand-offs of a round; 0 on the first
 
@@ -53,9 +53,9 @@ class Past:
         read = {leaf for part in parts for leaf in walk(part)}
         past = self
         if ELAPSED in read:
-            if self.times:
-                asked.append(Comparison("<=", _time(self.times[-1]), _time(self.handed)))
-            past = replace(past, times=(*self.times, self.handed))
+            if self.timed is not None:
+                asked.append(Comparison("<=", _time(self.timed), _time(self.handed)))
+            past = replace(past, timed=self.handed)
         if read & {ELAPSED, SWITCHES}:
             past = replace(past, changed=True)
         return fold(Every(tuple(asked))) if asked else TRUE, past
