@@ -35,6 +35,9 @@ FILES = {
     "editors/tree-sitter-route/queries/highlights.scm": partial(
         tree_sitter.highlights, tree_sitter.COMMON
     ),
+    "editors/neovim/queries/route/highlights.scm": partial(
+        tree_sitter.highlights, tree_sitter.COMMON
+    ),
     "editors/helix/queries/route/highlights.scm": partial(
         tree_sitter.highlights, tree_sitter.HELIX
     ),

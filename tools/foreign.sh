@@ -1,10 +1,11 @@
 #!/bin/sh
-# Programs of Debian 13 that Debian 12 does not have: tree-sitter's generator and Helix. They are put into .cache/debian beside
-# Debian 13's C library, and nothing is installed: `.cache/debian/run hx ...` starts one. The packages come from the mirror that apt uses,
-# and apt compares them with the signed lists.
+# Programs that Debian 12 does not have, or has of an older kind: tree-sitter's generator, Helix, and Neovim 0.10, all of Debian 13. They
+# are put into .cache/debian beside Debian 13's C library, and nothing is installed: `.cache/debian/run hx ...` starts one. The packages
+# come from the mirror that apt uses, and apt compares them with the signed lists.
 set -e
 suite=trixie
-packages="tree-sitter-cli hx libc6 libgcc-s1"
+packages="tree-sitter-cli hx neovim neovim-runtime libc6 libgcc-s1 libluajit-5.1-2 libmsgpack-c2 libtree-sitter0.22 libunibilium4 \
+libuv1t64 libvterm0 lua-lpeg lua-luv"
 here=$(cd "$(dirname "$0")/.." && pwd)/.cache/debian
 [ -f "$here/ready" ] && [ "$(cat "$here/ready")" = "$packages" ] && exit 0
 command -v apt-get >/dev/null || { echo "tools/foreign.sh needs apt, and there is none" >&2; exit 1; }
@@ -28,7 +29,7 @@ cat > run <<'R'
 here=$(dirname "$(readlink -f "$0")")
 lib=$(dirname "$here"/root/usr/lib/*/libc.so.6)
 program=$(readlink -f "$here/root/usr/bin/$1")
-export HELIX_RUNTIME="$here/root/usr/lib/hx/runtime"
+export HELIX_RUNTIME="$here/root/usr/lib/hx/runtime" VIMRUNTIME="$here/root/usr/share/nvim/runtime"
 shift
 exec "$lib"/ld-linux-*.so.* --library-path "$lib" "$program" "$@"
 R

@@ -32,7 +32,7 @@ WORDS = [
 ]  # fmt: skip
 QUERIES = sorted(
     path
-    for folder in ("tree-sitter-route/queries", "helix/queries", "zed/languages")
+    for folder in ("tree-sitter-route/queries", "neovim/queries", "helix/queries", "zed/languages")
     for path in (ROOT / "editors" / folder).rglob("*.scm")
 )
 

@@ -12,6 +12,8 @@ end
 
 note("filetype", vim.bo.filetype)
 note("syntax", vim.fn.synIDattr(vim.fn.synID(1, 1, 1), "name"))
+local captures = vim.treesitter.get_captures_at_pos -- not before 0.8
+note("captures", captures and vim.tbl_map(function(c) return c.capture end, captures(0, 0, 0)) or {})
 note("shown in time", vim.wait(20000, function() return #vim.diagnostic.get(0) > 0 end, 50))
 note("diagnostics", told())
 

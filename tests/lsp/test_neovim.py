@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.editors.trees import compiled
 from tests.lsp.conftest import SERVER
 
 ROOT = Path(__file__).parents[2]
@@ -40,21 +41,24 @@ policy p {
 """
 
 
-@pytest.fixture
-def nvim():
-    found = shutil.which("nvim")
-    assert found, "Neovim is not installed; tools/neovim.sh installs it on Debian, as root"
-    return found
+def neovim(version):
+    """Return how a Neovim is started: that of this machine, or Debian 13's beside its own C library."""
+    if version == "own":
+        found = shutil.which("nvim")
+        assert found, "Neovim is not installed; tools/neovim.sh installs it on Debian, as root"
+        return [found]
+    subprocess.run(["sh", "tools/foreign.sh"], cwd=ROOT, check=True)
+    return [ROOT / ".cache/debian/run", "nvim"]
 
 
-def drive(nvim, path, wanted):
+def drive(nvim, path, wanted, *runtime):
     """Run the script in a Neovim that knows only what editors/neovim gives it; return its notes by name."""
     command = "{" + ", ".join(json.dumps(part) for part in SERVER) + "}"
     notes = path.with_suffix(".notes")
     done = subprocess.run(
         [
-            nvim, "--headless", "--clean", "-n",
-            "--cmd", f"set runtimepath^={ROOT / 'editors/neovim'}",
+            *nvim, "--headless", "--clean", "-n",
+            *(part for folder in (ROOT / "editors/neovim", *runtime) for part in ("--cmd", f"set runtimepath^={folder}")),
             "--cmd", f"lua vim.g.trc_command = {command}",
             "-c", f"luafile {Path(__file__).with_name('drive.lua')}",
             str(path),
@@ -78,7 +82,9 @@ def drive(nvim, path, wanted):
     return dict(json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines())
 
 
-def test_neovim_shows_a_mistake_mends_it_and_saves_the_file_laid_out(nvim, tmp_path):
+@pytest.mark.parametrize("version", ["own", pytest.param("0.10", marks=pytest.mark.slow)])
+def test_neovim_shows_a_mistake_mends_it_and_saves_the_file_laid_out(version, tmp_path):
+    nvim = neovim(version)
     path = tmp_path / "p.route"
     path.write_text(BROKEN, encoding="utf-8")
 
@@ -86,10 +92,24 @@ def test_neovim_shows_a_mistake_mends_it_and_saves_the_file_laid_out(nvim, tmp_p
 
     assert told["filetype"] == "route"
     assert told["syntax"] == "routeDeclare"
+    assert told["captures"] == []
     assert told["shown in time"] and told["mended in time"]
     (shown,) = told["diagnostics"]
     assert (shown["line"], shown["text"], shown["code"]) == (8, "&&", "TR0104")
     assert "write `and`" in told["offered"]
+    assert path.read_text(encoding="utf-8") == MENDED
+
+
+@pytest.mark.slow
+def test_neovim_colours_by_the_parser_where_there_is_one(tmp_path):
+    (tmp_path / "parser").mkdir()
+    compiled(tmp_path / "parser")
+    path = tmp_path / "p.route"
+    path.write_text(BROKEN, encoding="utf-8")
+
+    told = drive(neovim("0.10"), path, "write `and`", tmp_path)
+
+    assert told["captures"] == ["keyword"]
     assert path.read_text(encoding="utf-8") == MENDED
 
 

@@ -9,6 +9,12 @@ vim.bo.expandtab = true
 vim.bo.shiftwidth = 2
 
 local buffer = vim.api.nvim_get_current_buf()
+
+-- With a parser on the runtime path the colours are the tree's; docs/editors.md says how it is compiled.
+if vim.treesitter.start and #vim.api.nvim_get_runtime_file("parser/route.so", false) > 0 then
+  vim.treesitter.start(buffer, "route")
+end
+
 local file = vim.api.nvim_buf_get_name(buffer)
 local root = vim.fn.fnamemodify(file, ":p:h")
 local above = vim.fn.finddir(".git", root .. ";")

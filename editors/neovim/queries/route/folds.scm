@@ -1,0 +1,1 @@
+[(model) (head) (policy) (start_rules) (at) (test)] @fold
