@@ -53,6 +53,20 @@ def test_stop_ids_that_the_tokenizer_lacks_are_refused(plan, ids):
     assert refused(plan, stop_token_ids=ids).param == "stop_token_ids"
 
 
+@pytest.mark.parametrize(
+    ("n", "prompts", "field"), [(11, 1, "n"), (6, 2, "n"), (1, 11, "prompt"), (2, 6, "n")]
+)
+def test_what_an_idle_server_has_no_room_for_is_refused_for_good(plan, n, prompts, field):
+    limits = LIMITS._replace(active=4, waiting=6)
+    request = read(json.dumps({"prompt": "x", "n": n}).encode(), CompletionRequest)
+
+    with pytest.raises(ApiError, match=r"10 at most: 4 that run and 6 that wait") as caught:
+        prepare(plan, limits, request, [[1]] * prompts, 16, "prompt")
+
+    assert (caught.value.status, caught.value.body.error.param) == (400, field)
+    prepare(plan, limits._replace(waiting=n * prompts - 4), request, [[1]] * prompts, 16, "prompt")
+
+
 def test_each_choice_has_a_seed_of_its_own_that_depends_on_seed_and_choice_only(plan):
     work = admit(plan, prompts=[[1], [2]], n=3, seed=5)
 

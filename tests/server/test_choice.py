@@ -9,8 +9,10 @@ import pydantic
 import pytest
 
 from tests.factories import EOS, tokenizer
-from tests.server.serving import HANG_S
+from tests.server.serving import HANG_S, serving
 from tests.server.test_http import HARD, PROMPTS, TRACED, ask, streamed
+from tokenrouter.models import locate
+from tokenrouter.models.tokenizer import TextTokenizer
 
 BOUNDED = {
     "type": "object",
@@ -202,6 +204,84 @@ def test_a_grammar_beyond_the_limit_is_refused(server):
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "regex"
 
 
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        ({"regex": "a(b"}, "regex", "`regex`: a group is not closed, at character 2 of `a(b`"),
+        ({"regex": "(?=a)b"}, "regex", "look-around is not supported"),
+        ({"regex": "[^\\s\\S]"}, "regex", "it allows no text"),
+        ({"grammar": "start: x"}, "grammar", "`grammar`: line 1, column 8: `x` is not defined"),
+        ({"grammar": "foo: /a/"}, "grammar", "the rule `start` is missing"),
+        ({"regex": "a{900000}b{900000}"}, "regex", ""),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_grammar_is_said_in_one_sentence(server, body, param, says):
+    answer = server.post("/v1/completions", json={"prompt": "x", "max_tokens": 1, **body})
+
+    assert not says or answer.status_code == 400
+    told = answer.json().get("error", {"param": param, "message": ""})
+    assert (told["param"], says in told["message"]) == (param, True), told
+    assert not re.search("state|lexer|Tokens|llguidance|error:", told["message"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"not": {}}, "the keyword `not` cannot be kept to"),
+        ({"$ref": "#/none"}, "`$ref` names `/none`, which the schema does not hold"),
+        ({"type": "strin"}, "`strin` is no type of JSON"),
+        ({"type": "string", "pattern": "("}, "a group is not closed"),
+        ({"minimum": 2, "maximum": 1, "type": "integer"}, "no JSON text satisfies the schema"),
+        ({"x-guidance": {"lenient": True}}, "`x-guidance` in a schema is not supported"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_schema_is_said_in_one_sentence(server, schema, says):
+    body = {"messages": [{"role": "user", "content": "x"}], "response_format": of_schema(schema)}
+
+    error = server.post("/v1/chat/completions", json=body).json()["error"]
+
+    assert error["param"] == "response_format.json_schema.schema"
+    assert says in error["message"]
+
+
+def test_a_grammar_that_turns_out_too_costly_on_the_way_names_its_field(server):
+    hard = (
+        "(" + "|".join(f"[a-{c}]{{1,{n}}}x*" for c in "bcdef" for n in range(90, 130)) + "){1,50}"
+    )
+    body = {"prompt": "x", "max_tokens": 200, "temperature": 1, "regex": hard}
+
+    answers = [server.post("/v1/completions", json={**body, "seed": seed}) for seed in range(3)]
+
+    told = [answer.json()["error"] for answer in answers if answer.status_code != 200]
+    assert told, "this grammar is not too costly any more"
+    for error in told:
+        assert (error["type"], error["param"]) == ("invalid_request_error", "regex")
+        assert error["message"].endswith(
+            "it is too costly: simplify it, or lower its repetitions and lengths"
+        )
+    server.idle()
+
+
+def test_a_tokens_log_probability_is_that_of_its_entry_among_the_likeliest(
+    server, bench, plan_path
+):
+    body = {"messages": [{"role": "user", "content": HARD}], "max_tokens": 60, "temperature": 0}
+    with serving(plan_path) as single:  # in float32, where two ways to one number differ
+        answer = single.post(
+            "/v1/chat/completions", json={**body, "logprobs": True, "top_logprobs": 5}
+        )
+    tokens = answer.json()["choices"][0]["logprobs"]["content"]
+
+    assert len(tokens) > 20
+    for token in tokens:
+        entry = {key: token[key] for key in ("token", "logprob", "bytes")}
+        assert token["top_logprobs"][0] == entry  # the likeliest, at temperature 0
+        values = [each["logprob"] for each in token["top_logprobs"]]
+        assert values == sorted(values, reverse=True)
+
+
 # --- Echo
 
 
@@ -277,6 +357,42 @@ def test_an_end_of_sequence_is_told_in_an_echo_so_that_tokens_can_be_counted(cli
 
     assert len(choice.logprobs.tokens) == len(tokenizer().encode("sea").ids) + 1
     assert (choice.text, choice.finish_reason) == ("sea", "stop")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("cut", [1, 2])
+def test_an_answer_goes_on_with_the_character_that_an_echoed_prompt_ends_in(
+    client, bench, stream, cut
+):
+    whole = "한".encode()
+    spelled = TextTokenizer.load(locate(str(bench / "small"), bench)).id_to_bytes
+    ids = [next(i for i in range(300) if spelled(i) == bytes([byte])) for byte in whole]
+    given = {"max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 0}
+
+    prompt = [*tokenizer().encode("sea ").ids, *ids[:cut]]
+    text, tokens = "", []
+    for at in range(cut, 3):
+        given["logit_bias"] = {str(ids[at]): 100}
+        if stream:
+            told = [c.choices[0] for c in ask(client, prompt, stream=True, **given)]
+            text = "".join(each.text for each in told)
+            tokens = [token for each in told for token in each.logprobs.tokens]
+        else:
+            [choice] = ask(client, prompt, **given).choices
+            text, tokens = choice.text, choice.logprobs.tokens
+        assert text == ("sea 한" if at == 2 else "sea \ufffd")
+        assert b"".join(map(raw, tokens)) == b"sea " + whole[: at + 1]
+        prompt.append(ids[at])
+    [nothing] = ask(client, prompt[:-1], echo=True, max_tokens=0, logprobs=0).choices
+    assert nothing.text == "sea \ufffd"
+    assert b"".join(map(raw, nothing.logprobs.tokens)) == b"sea " + whole[:2]
+
+
+def raw(token):
+    """Return the bytes that a text completion spells a token as."""
+    if not token.startswith("bytes:"):
+        return token.encode()
+    return bytes(int(byte, 16) for byte in token.removeprefix("bytes:").split("\\x")[1:])
 
 
 # --- The asynchronous client

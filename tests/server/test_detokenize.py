@@ -54,3 +54,14 @@ def test_special_tokens_are_hidden_even_inside_a_character():
     first, rest = "한".encode()[:1], "한".encode()[1:]
 
     assert pieces([first, b"<|im_end|>", rest], hidden={1}) == ["", "", "한", ""]
+
+
+def test_an_answer_goes_on_with_the_character_that_a_prompt_ends_in():
+    table = ["é한".encode()[:4], "한".encode()[2:] + b"!", b"\xff"]
+    prompt, answer, alone = (Detokenizer(table.__getitem__) for _ in range(3))
+    assert prompt.feed(0) == "é"
+
+    answer.follows(prompt)
+
+    assert answer.feed(1) + answer.feed(2) + answer.flush() == "한!\ufffd"
+    assert alone.feed(1) == "\ufffd!"

@@ -10,7 +10,7 @@ from tests.factories import EOS, save_model, tokenizer, vocabulary_size
 from tests.server.conftest import POLICY
 from tests.server.serving import TRC, serving
 from tests.server.test_bad_requests import refused
-from tests.server.test_http import TRACED, ask
+from tests.server.test_http import TRACED, across_a_handoff, ask, streamed
 
 PAGE, CHUNK = 16, 512
 
@@ -95,3 +95,23 @@ def test_parts_of_other_kinds_are_refused_by_their_kind(uneven, kind):
 
     assert error["message"] == f"content of type `{kind}` is not supported"
     assert error["param"] == "messages[0].content"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stop_string_across_a_handoff_ends_the_text_where_the_models_end_differently(
+    client, stream
+):
+    body = {"ignore_eos": True, **TRACED}
+    given = {"temperature": 1, "seed": 11, "max_tokens": 200}
+    [free] = ask(client, extra_body=body, **given).choices
+    stop, needed = across_a_handoff(free.route["trace"])
+
+    if stream:
+        text, finish, _, usage = streamed(client, stop=stop, extra_body=body, **given)
+    else:
+        answer = ask(client, stop=stop, extra_body=body, **given)
+        text, finish, usage = answer.choices[0].text, answer.choices[0].finish_reason, answer.usage
+
+    assert len(free.route["trace"]) == 200 and free.finish_reason == "length"
+    assert (text, finish) == (free.text.partition(stop)[0], "stop")
+    assert usage.completion_tokens == needed

@@ -372,6 +372,26 @@ def test_ids_go_back_to_the_text_that_they_came_from(server, text):
     assert told["max_model_len"] > 4000
 
 
+def test_tokens_are_told_as_texts_and_without_what_the_tokenizer_or_the_template_adds(server):
+    def told(**body):
+        return server.post("/tokenize", json=body).json()
+
+    turns = [{"role": "user", "content": "The sea"}]
+    plain, bare = told(prompt="The sea"), told(prompt="The sea", add_special_tokens=False)
+    asked, closed = (told(messages=turns, add_generation_prompt=b) for b in (True, False))
+
+    assert plain["token_strs"] is None
+    assert plain["tokens"][-bare["count"] :] == bare["tokens"]
+    assert told(prompt="The sea", return_token_strs=True)["token_strs"] == [
+        server.post("/detokenize", json={"tokens": [id_]}).json()["prompt"]
+        for id_ in plain["tokens"]
+    ]
+    assert asked["tokens"][: closed["count"]] == closed["tokens"]
+    assert asked["count"] > closed["count"] and asked == told(messages=turns)
+    refusal = server.post("/tokenize", json={"prompt": "x", "add_generation_prompt": True})
+    assert refusal.json()["error"]["param"] == "add_generation_prompt"
+
+
 def test_a_chat_is_tokenized_as_it_would_be_sent(server, client):
     messages = [{"role": "user", "content": HARD}]
 

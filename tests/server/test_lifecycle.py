@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -78,7 +79,27 @@ def test_what_outlives_the_deadline_ends_with_an_error_event(plan_path, streamin
 
         assert server.end() == 0
     assert got[-1] == "data: [DONE]"
-    assert json.loads(got[-2].removeprefix("data: "))["error"]["type"] == "server_error"
+    error = json.loads(got[-2].removeprefix("data: "))["error"]
+    assert (error["type"], error["code"]) == ("server_error", "not_ready")
+    assert "shutting down" in error["message"]
+
+
+def test_an_unstreamed_answer_that_outlives_the_deadline_is_a_503(plan_path):
+    answers = []
+    body = {"prompt": "x", "max_tokens": 8000, "ignore_eos": True, "temperature": 1}
+    with serving(plan_path, "--drain", "0.2") as server:
+        thread = threading.Thread(
+            target=lambda: answers.append(server.post("/v1/completions", json=body))
+        )
+        thread.start()
+        wait_until(lambda: server.get("/ready").json()["running"] == 1)
+        server.signal(signal.SIGTERM)
+        thread.join(HANG_S)
+        assert server.end() == 0
+
+    [answer] = answers
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "shutting down" in answer.json()["error"]["message"]
 
 
 def test_a_second_interrupt_ends_at_once(plan_path, streaming):
@@ -111,10 +132,14 @@ def test_health_is_told_while_models_load_and_all_else_only_to_those_who_know_th
         assert server.get("/health").status_code == 200
         ready = server.get("/ready")
         assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
-        for sent, status in (("Bearer sesame", 503), ("Bearer sesam", 401), ("sesame", 401)):
+        right = ("Bearer sesame", "bearer sesame", "BEARER  sesame")
+        wrong = ("Bearer sesam", "Bearer sesamee", "sesame", "Basic sesame", "Bearer", "")
+        for sent, status in [*((s, 503) for s in right), *((s, 401) for s in wrong)]:
             headers = {"authorization": sent}
             answer = server.post("/v1/completions", json={"prompt": "x"}, headers=headers)
-            assert (answer.status_code, "error" in answer.json()) == (status, True)
+            assert (answer.status_code, "error" in answer.json()) == (status, True), sent
+            told = answer.headers.get("www-authenticate", "")
+            assert told.startswith("Bearer ") == (status == 401)
         assert server.get("/v1/models").status_code == 401
         server.signal(signal.SIGTERM)
         assert server.end() == 0
@@ -177,11 +202,19 @@ def test_an_option_out_of_range_is_wrong_usage(plan_path, args):
     assert args[0] in done.stderr.splitlines()[-1]
 
 
-def subservers(server):
+def children(server):
     """Return the process ids of the server's children."""
     path = f"/proc/{server.process.pid}/task/{server.process.pid}/children"
-    with open(path) as file:
-        return [int(pid) for pid in file.read().split()]
+    return [int(pid) for pid in Path(path).read_text().split()]
+
+
+def subservers(server):
+    """Return those that serve a model."""
+    return [pid for pid in children(server) if b"runtime.process" in proc(pid, "cmdline")]
+
+
+def proc(pid, what):
+    return Path(f"/proc/{pid}/{what}").read_bytes()
 
 
 def test_a_stream_survives_the_death_of_every_subserver(plan_path):
@@ -207,10 +240,32 @@ def test_a_stream_survives_the_death_of_every_subserver(plan_path):
         assert server.end() == 0
 
 
+def test_no_process_of_a_server_is_told_its_key(plan_path, monkeypatch):
+    monkeypatch.setenv("TOKENROUTER_API_KEY", "swordfish")
+    with serving(plan_path) as server:
+        assert server.get("/v1/models").status_code == 401
+        models = subservers(server)
+        assert len(models) == 2
+
+        told = [proc(pid, "environ") + proc(pid, "cmdline") for pid in children(server)]
+        directory = Path(proc(models[0], "cmdline").split(b"\0")[4].decode())
+        told += [file.read_bytes() for file in directory.iterdir() if file.is_file()]
+
+        assert b"PATH=" in told[0]
+        assert not any(b"swordfish" in each for each in told)
+        server.signal(signal.SIGTERM)
+        assert server.end() == 0
+    assert not directory.exists()
+
+
 def test_no_subserver_outlives_a_server_that_is_killed(plan_path, streaming):
     with serving(plan_path) as server:
         streaming(server)
-        assert len(subservers(server)) >= 2
+        models = subservers(server)
+        assert len(models) == 2
+        directory = Path(proc(models[0], "cmdline").split(b"\0")[4].decode())
+        assert directory.is_dir()
         server.signal(signal.SIGKILL)
 
         assert server.end() == -signal.SIGKILL
+        wait_until(lambda: not directory.exists())

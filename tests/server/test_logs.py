@@ -259,3 +259,16 @@ def test_a_line_that_nobody_reads_any_more_stops_nothing(monkeypatch):
         monkeypatch.undo()
         with contextlib.suppress(BrokenPipeError):
             closed.close()
+
+
+def test_every_line_of_a_server_is_in_the_format_that_was_chosen(plan_path):
+    form = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{12}Z (info|warning) (server|small|large) \S.*")
+    with serving(plan_path) as server:
+        server.post("/v1/completions", json={"prompt": "x", "max_tokens": 2})
+        server.signal(signal.SIGTERM)
+        assert server.end() == 0
+
+    assert all(form.fullmatch(line.rstrip("\n")) for line in server.lines), server.lines
+    said = "".join(server.lines)
+    for words in ("small: loading", "large: ready after", "draining for up to", "POST"):
+        assert words in said

@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args)
     except TokenRouterError as error:
         if args.log_format == "text":
-            raise
+            raise  # in the form of all commands
         _log.error("%s", error)
         return 1
 
@@ -197,7 +196,9 @@ def _serve(args: argparse.Namespace) -> int:
         plan = fitted(plan, args.dtype)
     spans = _spans(plan, args.name or plan.policy) if args.otel else None
     base = args.plan.resolve().parent
-    key = args.api_key or os.environ.get(KEY_VARIABLE) or None
+    # Out of the environment, so that no process that is started from here on can tell it.
+    told = os.environ.pop(KEY_VARIABLE, None)
+    key = args.api_key or told or None
     tls = None
     if args.ssl_certfile is not None:
         tls = Tls(args.ssl_certfile, args.ssl_keyfile)
@@ -235,12 +236,11 @@ def _serve(args: argparse.Namespace) -> int:
         def on_ready() -> None:
             print(f"serving `{service.name}` at {where}; ^C drains and ends", flush=True)
 
-        say = tell if args.log_format == "text" else _log.info
         work = serve(
             service,
             sock,
             drain_s=args.drain,
-            say=say,
+            say=_log.info,
             on_ready=on_ready,
             tls=tls,
             observers=[] if spans is None else [spans],
@@ -271,7 +271,7 @@ def fitted(plan: Plan, dtype: str | None) -> Plan:
         f"{m.name} on GPU {'+'.join(map(str, own))}"
         for m, own in zip(plan.models, placed, strict=True)
     )
-    tell(f"{where}; room for {made.memory.capacity_tokens} tokens of each")
+    _log.info(f"{where}; room for {made.memory.capacity_tokens} tokens of each")
     return made
 
 
@@ -284,8 +284,3 @@ def _spans(plan: Plan, name: str) -> Spans:
         what = "--otel needs OpenTelemetry, which is not installed: pip install 'tokenrouter[otel]'"
         raise UsageError(what) from None
     return Spans(otlp(name), [model.name for model in plan.models])
-
-
-def tell(line: str) -> None:
-    """Print progress where it does not mix with output."""
-    print(line, file=sys.stderr, flush=True)

@@ -20,15 +20,15 @@ class ChatTemplate:
         self.specials = specials
         self._compiled: Any = None
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        """Return the prompt of a conversation, up to where the answer begins; raises ModelError."""
+    def render(self, messages: list[dict[str, str]], *, answers: bool = True) -> str:
+        """Return the prompt of a conversation, with `answers` up to where the answer begins; raises ModelError."""
         if not messages:
             raise ModelError("a conversation needs at least one message")
         try:
             if self._compiled is None:
                 self._compiled = _environment().from_string(self.text)
             found = self._compiled.render(
-                messages=messages, add_generation_prompt=True, **self.specials
+                messages=messages, add_generation_prompt=answers, **self.specials
             )
         except ModelError:
             raise

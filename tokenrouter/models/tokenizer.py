@@ -86,10 +86,10 @@ class TextTokenizer:
         """Ids of control tokens, which are not shown."""
         return self.vocabulary.special_ids
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, after the model's own begin token where it has one."""
-        ids = self._ids(text, with_special=True)
-        return ids if self._bos_id is None else [self._bos_id, *ids]
+    def encode(self, text: str, *, with_special: bool = True) -> list[int]:
+        """Return the ids of a text; with `with_special` among those that the tokenizer puts around it, if any."""
+        ids = self._ids(text, with_special=with_special)
+        return ids if self._bos_id is None or not with_special else [self._bos_id, *ids]
 
     def _ids(self, text: str, *, with_special: bool) -> list[int]:
         if len(text) < LONG_TEXT:
@@ -114,11 +114,11 @@ class TextTokenizer:
         """Return the prompt of a conversation, up to where the answer begins; raises ModelError."""
         return self.encode_rendered(self.render(messages))
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        """Return a conversation as the text that the model reads; raises ModelError."""
+    def render(self, messages: list[dict[str, str]], *, answers: bool = True) -> str:
+        """Return a conversation as the text that the model reads, with `answers` up to where it answers; raises ModelError."""
         if self.template is None:
             raise ModelError("the model has no chat template; use plain completions")
-        return self.template.render(messages)
+        return self.template.render(messages, answers=answers)
 
     def encode_rendered(self, text: str) -> list[int]:
         """Return the ids of a rendered conversation; the template has written its own begin token."""

@@ -56,6 +56,7 @@ log = logging.getLogger("tokenrouter")
 
 Progress = Callable[[str], None]
 
+CUT_OFF = "the server is shutting down, and the time to finish is over; ask again later"
 PATIENCE_S = 5.0  # for processes to end by themselves
 MAX_STALL_MS = 250.0
 WATCH_S = 0.05  # between two looks at the processes
@@ -88,11 +89,10 @@ class Client:
             threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
         )
         self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
+        self.max_waiting = max_waiting
         self._check = MessageCheck(plan)
         self._tickets: dict[int, Ticket] = {}
-        self.watch: Callable[[int], Watch] | None = (
-            None  # for each request, given its prompt's length
-        )
+        self.watch: Callable[[int], Watch] | None = None  # for each request's length of prompt
         self._processes: Processes | None = None
         self._relay: Callable[[str, str], None] | None = None
         self._sockets: Sockets | None = None
@@ -243,7 +243,7 @@ class Client:
             await self._change(end - time.monotonic())
         for request in list(self._tickets):
             self._book.abort(request)
-            self._end(request, SubserverLost("the server is closing"))
+            self._end(request, RequestRefused(CUT_OFF, "closing"))
         if self._sockets is None or self._processes is None:
             return
         sockets, processes = self._sockets, self._processes

@@ -16,7 +16,7 @@ Kind = Literal["invalid", "too_long", "overloaded", "closing"]
 
 
 class RequestRefused(TokenRouterError):  # noqa: N818
-    """A request is refused; `kind` says whether it ever could be served (`overloaded`, `closing`) or not."""
+    """A request is refused, or cut off where the runtime closes; `kind` says whether it ever could be served (`overloaded`, `closing`)."""
 
     def __init__(self, message: str, kind: Kind = "invalid") -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class RequestRefused(TokenRouterError):  # noqa: N818
 
 
 class SubserverLost(TokenRouterError):  # noqa: N818
-    """A subserver ended and its restarts failed, or the runtime was closed under a running request."""
+    """A subserver ended and its restarts failed."""
 
 
 class StartFailed(TokenRouterError):  # noqa: N818

@@ -55,7 +55,7 @@ _OTHERS = (
     (r"no start rule", "the rule `start` is missing"),
     (r"Empty grammar", "it is empty"),
     (r"unknown grammar (\S+)", "`{0}` names another grammar, and there is none"),
-    (r"lexer error", "what stands there is no part of a grammar"),
+    (r"lexer error$", "what stands there is no part of a grammar"),
     (r"Expected token (\S+), found", "{0} is expected there"),
     (r"NoExtension", NO_TEXT),
     (r"lookarounds? not supported|look-around", "look-around and word boundaries are not supported"),

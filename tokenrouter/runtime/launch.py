@@ -1,17 +1,14 @@
 """The subserver processes of one front end: started, watched, started again, ended.
 
-It knows nothing of messages and requests. All files (boot.json, sockets, logs) lie in a temporary directory that only
-this user can enter, and that goes away at the end.
+It knows nothing of messages and requests. All files (boot.json, sockets, logs) lie in one directory, the `Workplace`.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +18,7 @@ import msgspec
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.logs import message_of
 from tokenrouter.runtime.settings import Boot, Settings
+from tokenrouter.runtime.workplace import Workplace
 
 
 class Processes:
@@ -32,8 +30,8 @@ class Processes:
         self.plan = plan
         self._relay = relay  # is given each model's name and line
         self._relayed = [0] * len(plan.models)  # bytes of each log
-        # Short, since a socket's path may have about a hundred bytes.
-        self.directory = Path(tempfile.mkdtemp(prefix="trc-"))
+        self._workplace = Workplace()
+        self.directory = self._workplace.path
         self.key = secrets.token_bytes(16)
         boot = Boot(plan=plan, settings=settings, parent=os.getpid(), key=self.key.hex())
         (self.directory / "boot.json").write_bytes(msgspec.json.encode(boot))
@@ -113,4 +111,4 @@ class Processes:
                 running.wait()
         self._running.clear()
         self.pass_on()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._workplace.close()

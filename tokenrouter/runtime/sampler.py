@@ -101,7 +101,8 @@ def scores(chunk: Chunk, logits: torch.Tensor, deferred: list[int]) -> Scores:
     output.tokens = torch.tensor(targets, dtype=torch.int64, device=logits.device)
     logprobs = output.figure(LOGPROB).tolist()
     most = sequence.sampling.prompt_logprobs or 0
-    tops = _likeliest(output.logits, most) if most else [[] for _ in targets]
+    own = list(zip(targets, logprobs, strict=True))
+    tops = _likeliest(output.logits, own, most) if most else [[] for _ in targets]
     places = list(zip(logprobs, tops, strict=True))
     return Scores(request=sequence.request, start=start, places=places)
 
@@ -111,17 +112,26 @@ def _name_the_likeliest(output: Output, rows: list[Row]) -> None:
     most = max((row.sequence.sampling.top_logprobs for row in rows), default=0)
     if most == 0:
         return
-    for row, found in zip(rows, _likeliest(output.logits, most), strict=True):
+    own = [(row.token, row.logprob) for row in rows]
+    for row, found in zip(rows, _likeliest(output.logits, own, most), strict=True):
         row.top = found[: row.sequence.sampling.top_logprobs]
 
 
-def _likeliest(logits: torch.Tensor, most: int) -> list[list[tuple[int, float]]]:
-    """Return the ids and log probabilities of the most likely tokens of each row, best first."""
-    logprobs = torch.log_softmax(
-        logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1
-    )
-    values, ids = logprobs.topk(min(most, logprobs.shape[-1]), dim=-1)  # [B, most]
-    return [
-        [(i, v) for i, v in zip(row_ids, row_values, strict=True) if v > float("-inf")]
-        for row_ids, row_values in zip(ids.tolist(), values.tolist(), strict=True)
-    ]
+def _likeliest(
+    logits: torch.Tensor, own: list[tuple[int, float]], most: int
+) -> list[list[tuple[int, float]]]:
+    """Return the ids and log probabilities of the most likely tokens of each row, best first.
+
+    `own` are a row's own token and its log probability, by which the others are measured: one number has one source.
+    """
+    values, ids = logits.double().topk(min(most, logits.shape[-1]), dim=-1)  # [B, most]
+    found = []
+    for row, (token, logprob) in enumerate(own):
+        at = float(logits[row, token])
+        if at == float("-inf"):  # a token of a prompt that nobody would write
+            worth = torch.log_softmax(logits[row].double(), dim=-1)[ids[row]].tolist()
+        else:
+            worth = [value - at + logprob for value in values[row].tolist()]
+        named = zip(ids[row].tolist(), worth, strict=True)
+        found.append([(i, logprob if i == token else v) for i, v in named if v > float("-inf")])
+    return found

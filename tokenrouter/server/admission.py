@@ -48,6 +48,8 @@ class Work:
     traced: bool
     echoes: bool  # whether each choice begins with its prompt
     n_top_logprobs: int | None  # None where no log probabilities are asked for
+    field: str = "prompt"  # that the prompts stand in
+    guide: str | None = None  # the field that asks for a grammar, if any
     priority: int = 0
     seconds: float | None = None  # that it may take; None is no limit
     ends: float = 0.0  # when they are over, on the event loop's clock
@@ -58,6 +60,8 @@ class Limits(NamedTuple):
 
     vocabulary: int  # ids that the tokenizer knows
     context: int  # most tokens of prompt and output together that every model can hold
+    active: int = 2**31  # requests that run at once
+    waiting: int = 2**31  # requests that may queue beside them
 
 
 def prepare(
@@ -68,12 +72,17 @@ def prepare(
     max_tokens: int | None,
     field: str,
     grammar: str = "",
+    guide: str | None = None,
 ) -> Work:
-    """Return the work; `max_tokens` None takes all that is left, `field` names where the prompts stand."""
+    """Return the work; `max_tokens` None takes all that is left, `field` names where the prompts stand.
+
+    `guide` names the field that asks for the grammar.
+    """
     n = request.n or 1
     check_ids(limits, request)
     for prompt in prompts:
         check_prompt(limits, prompt, max_tokens, field)
+    _check_room(limits, n, len(prompts), field)
     route = request.route or RouteOptions()
     seed = _seed(request)
     return Work(
@@ -93,8 +102,21 @@ def prepare(
         traced=request.traces,
         echoes=request.echoes,
         n_top_logprobs=request.n_top_logprobs,
+        field=field,
+        guide=guide,
         priority=request.priority or 0,
     )
+
+
+def _check_room(limits: Limits, n: int, n_prompts: int, field: str) -> None:
+    """Refuse what would not find room in an idle server."""
+    room = limits.active + limits.waiting
+    if n * n_prompts > room:
+        message = (
+            f"the request asks for {n * n_prompts} choices at once, and this server holds {room} at most: "
+            f"{limits.active} that run and {limits.waiting} that wait (`--max-waiting`)"
+        )
+        raise bad_request(message, "n" if n > 1 else field)
 
 
 def choice_seed(seed: int, choice: int) -> int:

@@ -14,13 +14,12 @@ from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused
-from tokenrouter.runtime.grammar import GrammarError, Grammars
+from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.heads import refuse_python
 from tokenrouter.runtime.settings import WindowMode
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.detokenize import Detokenizer
-from tokenrouter.server.errors import bad_request
-from tokenrouter.server.guided import guide
+from tokenrouter.server.guided import compiled, guide
 from tokenrouter.server.protocol import ChatRequest, CompletionRequest, turns
 from tokenrouter.server.stops import StopMatcher
 from tokenrouter.server.transcript import Shown, Transcript
@@ -101,13 +100,7 @@ def _grammar(plan: Plan, tokenizer: TextTokenizer, request: ChatRequest | Comple
     asked = guide(request)
     if asked is None:
         return ""
-    grammars = Grammars(lambda: tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids)
-    try:
-        spelled = asked.spell(asked.text)
-        grammars.check(spelled)
-    except GrammarError as error:
-        raise bad_request(f"`{asked.field}`: {error}", asked.field) from error
-    return spelled
+    return compiled(asked, Grammars(lambda: tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids))
 
 
 def share_of_cores(n_models: int) -> int:

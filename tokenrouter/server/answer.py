@@ -156,7 +156,8 @@ class Answer:
         prompt, n_top = self.work.jobs[index].prompt, self.work.n_top_logprobs
         detokenizer = Detokenizer(self.id_to_bytes)
         texts = [detokenizer.feed(id_) for id_ in prompt]
-        texts[-1] += detokenizer.flush()
+        if self.work.jobs[index].sampling.max_tokens == 0:
+            texts[-1] += detokenizer.flush()  # else the answer goes on with the character
         of_prompt = None
         if n_top is not None:
             places = self.generation.places[index]

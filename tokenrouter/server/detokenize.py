@@ -27,6 +27,10 @@ class Detokenizer:
             return ""
         return self._decoder.decode(self._id_to_bytes(token))
 
+    def follows(self, other: Detokenizer) -> None:
+        """Begin where another text ended, inside a character if need be; nothing may be fed to the other."""
+        self._decoder.setstate(other._decoder.getstate())
+
     def flush(self) -> str:
         """Return what an incomplete character at the end reads as; nothing may follow."""
         return self._decoder.decode(b"", final=True)

@@ -3,7 +3,7 @@
     TokenRouterError
     └── ApiError              one request cannot be served
         ├── bad_request       400: the request is wrong; `param` names the field
-        ├── wrong_key         401
+        ├── wrong_key         401, with WWW-Authenticate
         ├── no_such_model     404
         ├── wrong_method      405, with Allow
         ├── too_slow          408: the body did not come
@@ -69,7 +69,9 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 def wrong_key() -> ApiError:
     """The request does not name a key that this server knows."""
     message = "this server needs an API key: send `Authorization: Bearer KEY`"
-    return ApiError(401, _invalid(message, None, "invalid_api_key"))
+    error = ApiError(401, _invalid(message, None, "invalid_api_key"))
+    error.headers["www-authenticate"] = 'Bearer realm="tokenrouter"'
+    return error
 
 
 def no_such_model(name: str, known: list[str]) -> ApiError:

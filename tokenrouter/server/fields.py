@@ -86,6 +86,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "model": GENERATION["model"],
         "prompt": Field("A text; this or `messages`.", None, "The sea"),
         "messages": Field("A conversation, as a chat would send it.", None, _PROMPT),
+        "add_special_tokens": Field("Add the tokens that the tokenizer puts around a text; by default to a `prompt` only.", None, True),
+        "add_generation_prompt": Field("End a conversation where the answer would begin.", True, False),
+        "return_token_strs": Field("Tell the tokens as texts too.", False, True),
     },
     "DetokenizeRequest": {
         "model": GENERATION["model"],

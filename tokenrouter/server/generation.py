@@ -42,12 +42,13 @@ class Generation:
     """The choices of one request; iterated once."""
 
     def __init__(
-        self, client: Client, work: Work, new_detokenizer: Callable[[], Detokenizer]
+        self, client: Client, work: Work, new_detokenizer: Callable[[list[int]], Detokenizer]
     ) -> None:
         self._client = client
         self._work = work
         self.transcripts = [
-            Transcript(new_detokenizer(), StopMatcher(work.stops)) for _ in work.jobs
+            Transcript(new_detokenizer(job.prompt if work.echoes else []), StopMatcher(work.stops))
+            for job in work.jobs
         ]
         self.places: list[list[Place]] = [[] for _ in work.jobs]  # of the prompts, where asked for
         self._queue: asyncio.Queue[Progress | ApiError] = asyncio.Queue()
@@ -107,7 +108,7 @@ class Generation:
                 priority=self._work.priority,
             )
         except RequestRefused as error:
-            raise _refusal(error) from error
+            raise self._refusal(error) from error
         except SubserverLost as error:
             raise failed(str(error)) from error
 
@@ -129,7 +130,7 @@ class Generation:
                 if shown.finish:
                     return
         except RequestRefused as error:
-            self._queue.put_nowait(_refusal(error))
+            self._queue.put_nowait(self._refusal(error))
         except SubserverLost as error:
             self._queue.put_nowait(failed(str(error)))
         except Exception:  # noqa: BLE001 - whoever waits on the queue must hear of our mistakes too
@@ -138,21 +139,20 @@ class Generation:
         else:
             self._queue.put_nowait(failed("the request was ended before it was finished"))
 
+    def _refusal(self, error: RequestRefused) -> ApiError:
+        match error.kind:
+            case "overloaded":
+                return overloaded(str(error))
+            case "closing":
+                return not_ready(str(error))
+            case "too_long":
+                return bad_request(str(error), self._work.field, "context_length_exceeded")
+            case "invalid":
+                return bad_request(str(error), self._work.guide)
+
 
 def _at_least_one(job: Job) -> Job:
     """Return a job that takes a step: where only the prompt's worth is asked for, one token is written and dropped."""
     if job.sampling.max_tokens:
         return job
     return job._replace(sampling=msgspec.structs.replace(job.sampling, max_tokens=1))
-
-
-def _refusal(error: RequestRefused) -> ApiError:
-    match error.kind:
-        case "overloaded":
-            return overloaded(str(error))
-        case "closing":
-            return not_ready(str(error))
-        case "too_long":
-            return bad_request(str(error), code="context_length_exceeded")
-        case "invalid":
-            return bad_request(str(error))

@@ -10,6 +10,7 @@ from tokenrouter.server.errors import bad_request
 from tokenrouter.server.protocol import GenerationRequest
 
 MAX_GRAMMAR_CHARS = 1 << 16
+ENGINES_OWN = "x-guidance"  # would let a schema ask for what it says not to be kept to
 
 
 class Guide(NamedTuple):
@@ -46,6 +47,16 @@ def guide(request: GenerationRequest) -> Guide | None:
     return one
 
 
+def compiled(asked: Guide, grammars: grammar.Grammars) -> str:
+    """Return the grammar, compiled once to see that it can be followed; raises ApiError. It may take a while."""
+    try:
+        spelled = asked.spell(asked.text)
+        grammars.check(spelled)
+    except grammar.GrammarError as error:
+        raise bad_request(f"`{asked.field}`: {error}", asked.field) from error
+    return spelled
+
+
 def _formatted(request: GenerationRequest) -> Guide | None:
     wanted = request.response_format
     if wanted is None or (wanted.type != "json_schema" and wanted.json_schema is None):
@@ -58,6 +69,8 @@ def _formatted(request: GenerationRequest) -> Guide | None:
     if wanted.json_schema is None:
         raise bad_request(f"type `json_schema` needs `{field}`", field)
     schema = wanted.json_schema.schema
+    if ENGINES_OWN in (schema or {}):
+        raise bad_request(f"`{ENGINES_OWN}` in a schema is not supported", f"{field}.schema")
     try:
         text = grammar.ANY_OBJECT if schema is None else grammar.json_text(schema)
     except grammar.GrammarError as error:

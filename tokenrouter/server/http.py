@@ -104,13 +104,15 @@ class KeyCheck:
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app = app
-        self._wanted = f"Bearer {key}".encode()
+        self._wanted = key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that the key is wrong."""
         if scope["type"] == "http" and scope["path"] not in self.OPEN:
             sent = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(sent, self._wanted):  # takes as long for any wrong key
+            scheme, _, key = sent.partition(b" ")
+            # Takes as long for any wrong key.
+            if not hmac.compare_digest(key.strip(), self._wanted) or scheme.lower() != b"bearer":
                 await error_response(wrong_key())(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -289,11 +289,17 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     model: str | None = None
     prompt: str | None = None
     messages: list[Message] | None = None
+    add_special_tokens: bool | None = None  # true for a text, false for a conversation
+    add_generation_prompt: bool | None = None  # true; of a conversation
+    return_token_strs: bool | None = None  # false
 
     def text_or_turns(self) -> str | list[dict[str, str]]:
         """Return the one of the two that is there."""
         if (self.prompt is None) == (self.messages is None):
             raise bad_request("one of `prompt` and `messages` is needed", "prompt")
+        if self.messages is None and self.add_generation_prompt is not None:
+            field = "add_generation_prompt"
+            raise bad_request(f"`{field}` needs `messages`", field)
         return turns(self.messages) if self.messages is not None else self.prompt or ""
 
 

@@ -219,6 +219,7 @@ class Tokenized(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     max_model_len: int  # most tokens of prompt and output together
     tokens: list[int]
+    token_strs: list[str] | None = None  # where they are asked for
 
 
 class Detokenized(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from tokenrouter.models.errors import ModelError
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.client import Client
-from tokenrouter.runtime.grammar import GrammarError, Grammars
+from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.server.admission import Limits, Work, check_prompt, prepare
 from tokenrouter.server.answer import Answer
 from tokenrouter.server.aside import LARGE, aside
@@ -24,7 +24,7 @@ from tokenrouter.server.counts import Counts
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.errors import bad_request, given_up, no_such_model, not_ready
 from tokenrouter.server.generation import Generation
-from tokenrouter.server.guided import guide
+from tokenrouter.server.guided import Guide, compiled, guide
 from tokenrouter.server.logprobs import LogprobWriter
 from tokenrouter.server.protocol import (
     ChatRequest,
@@ -108,7 +108,9 @@ class Service:
     @property
     def limits(self) -> Limits:
         """What bounds a request, as the running subservers know it."""
-        return Limits(self.plan.tokenizer.size, self.client.longest)
+        client = self.client
+        active = self.plan.windows.max_active
+        return Limits(self.plan.tokenizer.size, client.longest, active, client.max_waiting)
 
     def card(self) -> ModelCard:
         """What `/v1/models` tells."""
@@ -129,27 +131,46 @@ class Service:
         """Ids without text: special and end-of-sequence tokens."""
         return self.tokenizer.special_ids | set(self.plan.tokenizer.eos_ids)
 
-    def _new_detokenizer(self) -> Detokenizer:
-        return Detokenizer(self.tokenizer.id_to_bytes, self.hidden)
+    def _new_detokenizer(self, echoed: list[int]) -> Detokenizer:
+        """Return what makes text of an answer; it goes on with the character that an echoed prompt ends in."""
+        made = Detokenizer(self.tokenizer.id_to_bytes, self.hidden)
+        if echoed:
+            prompt = Detokenizer(self.tokenizer.id_to_bytes)
+            for id_ in echoed:
+                prompt.feed(id_)
+            made.follows(prompt)
+        return made
 
-    async def encode(self, prompt: str | list[dict[str, str]], *, fits: bool) -> list[int]:
+    async def encode(
+        self,
+        prompt: str | list[dict[str, str]],
+        *,
+        fits: bool,
+        with_special: bool | None = None,  # None: for a text, since a template writes its own
+        answers: bool = True,
+    ) -> list[int]:
         """Return the ids of a text, or of a conversation through the chat template; refuse what has none.
 
-        With `fits`, a text that no prompt could hold is refused before it is encoded.
+        With `fits`, a text that no prompt could hold is refused before it is encoded; with `answers`, a conversation ends
+        where the answer begins.
         """
         try:
             if isinstance(prompt, str):
-                field, text, encode = "prompt", prompt, self.tokenizer.encode
+                field, text = "prompt", prompt
             else:
-                field, encode = "messages", self.tokenizer.encode_rendered
+                field = "messages"
                 size = sum(len(turn["content"]) + len(turn) for turn in prompt)
-                text = await aside(size, self.tokenizer.render, prompt)
+                text = await aside(size, self.tokenizer.render, prompt, answers=answers)
+            if with_special is None:
+                with_special = isinstance(prompt, str)
             if fits:
                 self._check_bytes(text, field)
             if len(text) < LARGE:
-                return encode(text)
+                return self.tokenizer.encode(text, with_special=with_special)
             async with self._encoding:
-                return await aside(len(text), encode, text)
+                return await aside(
+                    len(text), self.tokenizer.encode, text, with_special=with_special
+                )
         except ModelError as error:
             raise bad_request(
                 str(error), "prompt" if isinstance(prompt, str) else "messages"
@@ -173,26 +194,28 @@ class Service:
             assert isinstance(request, CompletionRequest), request
             sent = await aside(len(request.prompt), request.prompts)
             prompts, field = [await self._ids(prompt, most) for prompt in sent], "prompt"
-        grammar = await self._grammar(request)
+        guided = guide(request)
+        grammar = "" if guided is None else await self._grammar(guided)
         size = sum(map(len, prompts)) + sum(map(len, request.stops))
         work = await aside(
-            size, prepare, self.plan, self.limits, request, prompts, most, field, grammar
+            size,
+            prepare,
+            self.plan,
+            self.limits,
+            request,
+            prompts,
+            most,
+            field,
+            grammar,
+            None if guided is None else guided.field,
         )
         limits = [s for s in (request.timeout, self.request_timeout_s) if s is not None]
         return work if not limits else replace(work, seconds=min(limits), ends=now + min(limits))
 
-    async def _grammar(self, request: GenerationRequest) -> str:
+    async def _grammar(self, asked: Guide) -> str:
         """Return the grammar that the answer must follow, compiled once beside the event loop to see that it can be."""
-        asked = guide(request)
-        if asked is None:
-            return ""
         async with self._compiling:
-            try:
-                grammar = asked.spell(asked.text)
-                await asyncio.to_thread(self._grammars.check, grammar)
-            except GrammarError as error:
-                raise bad_request(f"`{asked.field}`: {error}", asked.field) from error
-        return grammar
+            return await asyncio.to_thread(compiled, asked, self._grammars)
 
     async def _ids(self, prompt: str | list[int], max_tokens: int | None) -> list[int]:
         if not isinstance(prompt, str):
@@ -203,8 +226,17 @@ class Service:
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
         """Return the ids that a prompt becomes."""
-        tokens = await self.encode(request.text_or_turns(), fits=False)
-        return Tokenized(count=len(tokens), tokens=tokens, max_model_len=self.limits.context)
+        tokens = await self.encode(
+            request.text_or_turns(),
+            fits=False,
+            with_special=request.add_special_tokens,
+            answers=request.add_generation_prompt is not False,
+        )
+        texts = None
+        if request.return_token_strs:
+            texts = [self.tokenizer.id_to_bytes(id_).decode("utf-8", "replace") for id_ in tokens]
+        most = self.limits.context
+        return Tokenized(count=len(tokens), tokens=tokens, max_model_len=most, token_strs=texts)
 
     def detokenize(self, request: DetokenizeRequest) -> Detokenized:
         """Return the text of ids, special tokens included."""
