@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
+import msgspec
 import pytest
 
 from tokenrouter.bench.figures import Slo, figures, percentile, spread, tpot
@@ -162,3 +163,18 @@ def test_the_plot_is_well_formed_and_holds_every_side():
 
     assert "p <&>: plan.json" in texts
     assert {"routed", "baseline"} <= set(texts)
+
+
+def test_the_plots_words_fit_into_it_and_the_sides_names_stand_apart():
+    long = msgspec.structs.replace(
+        result(), target="/a/long/way" * 30 + "/plan.json", machine="a long name, " * 30
+    )
+
+    words = [each for each in ET.fromstring(svg(long)).iter() if each.tag.endswith("}text")]
+
+    title, machine, repeats = words[:3]
+    assert title.text.startswith("p <&>: /a/long") and title.text.endswith("/plan.json")
+    assert len(title.text) * 8.5 < 1000 - 20 and len(machine.text) * 7.3 < 1000 - 20
+    [side] = [each for each in words if each.text == "routed"]
+    assert side.get("y") == repeats.get("y")
+    assert float(side.get("x")) > 20 + 7.3 * len(repeats.text)

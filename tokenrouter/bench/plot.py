@@ -12,7 +12,8 @@ from tokenrouter.bench.report import BASELINE, ROUTED, Get, Level, Median, Resul
 
 PANEL_W, PANEL_H = 400, 220
 GAP_X, GAP_Y = 90, 84
-LEFT, TOP = 80, 96
+LEFT, TOP = 80, 116
+MOST_TITLE, MOST_LINE = 112, 134  # characters that a line across the image holds
 INKS = {ROUTED: "#1b5e9c", BASELINE: "#b4451f"}
 STYLE = (
     "text{font:12px ui-monospace,monospace;fill:#222}.t{font-weight:bold;font-size:14px}"
@@ -36,8 +37,9 @@ def svg(result: Result) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<style>{STYLE}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        f'<text class="t" x="20" y="28">{escape(title)}</text>',
-        f'<text x="20" y="48">{escape(result.machine)}; medians of {repeats} repeats, bars to lowest and highest</text>',
+        f'<text class="t" x="20" y="28">{escape(_cut(title, MOST_TITLE))}</text>',
+        f'<text x="20" y="48">{escape(_cut(result.machine, MOST_LINE))}</text>',
+        f'<text x="20" y="68">medians of {repeats} repeats, bars to lowest and highest</text>',
     ]
     levels = list(dict.fromkeys(row.level for row in result.rows))
     for place, (name, get) in enumerate(PANELS):
@@ -47,10 +49,17 @@ def svg(result: Result) -> str:
     sides = list(dict.fromkeys(row.side for row in result.rows))
     for at, side in enumerate(sides):
         x = width - 30 - 130 * (len(sides) - at)
-        parts.append(f'<rect x="{x}" y="19" width="22" height="4" fill="{INKS[side]}"/>')
-        parts.append(f'<text x="{x + 28}" y="27">{side}</text>')
+        parts.append(f'<rect x="{x}" y="62" width="22" height="4" fill="{INKS[side]}"/>')
+        parts.append(f'<text x="{x + 28}" y="68">{side}</text>')
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text that fits, its middle left out where it is long: a path is known by its end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 3]}…{text[1 + most // 3 - most :]}"
 
 
 def _panel(
