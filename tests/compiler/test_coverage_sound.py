@@ -200,3 +200,9 @@ def test_no_vocabulary_has_more_normalised_entropy_than_one_of_two_words(v):
 
         assert most_entropy(top, v) / np.log(v) <= most + 1e-12
         assert v > 2 or most == pytest.approx(most_entropy(top, v) / np.log(v))
+
+
+def test_where_no_count_is_spoken_of_nothing_is_known_of_position():
+    for models in ((), ("small",), ("small", "large")):
+        known = {SignalOf("position"): Range(0, 12), SignalOf("share", ("small",)): Range(0, 1)}
+        assert consequences(V, models, known) == []

@@ -28,7 +28,7 @@ def plan_of(text, name="p.route"):
         [facts(f"fingerprint of {decl.use}") for decl in auto.models],
         Tuning(max_active=4, kv_budget=1 << 16),
         provenance(resolved, auto),
-        surface(policy, auto),
+        surface(resolved, auto),
         [
             s.Claim(text=claim.text, status=told.status, evidence=told.evidence)
             for claim, told in verdicts

@@ -171,6 +171,12 @@ def ring(small, large, *sets):
         ring(cmp(ELAPSED, "<", 5), cmp(ELAPSED, "<", 6)),
         ring(cmp(ELAPSED, ">", 6), cmp(ELAPSED, ">", 5)),
         ring(cmp(T, "<", 9), UNSURE, becomes(plus(U, num(1))), becomes(T)),
+        ring(
+            cmp(U, "<", 9),
+            UNSURE,
+            (*becomes(plus(U, num(1))), ir.Assign("u", Arithmetic("-", T, num(1)))),
+            (),
+        ),
         ring(cmp(T, "==", 1), UNSURE, becomes(1), (ir.Assign("u", num(0)),)),
         ring(cmp(SWITCHES, "==", T), cmp(SWITCHES, ">", T), becomes(T), becomes(plus(T, num(2)))),
         ring(cmp(ELAPSED, ">", T), cmp(ELAPSED, ">", T), becomes(ELAPSED), becomes(ELAPSED)),

@@ -318,7 +318,7 @@ SAME = {
     ),
     "rounded": (compare("<", ENTROPY, 0.1 + 0.2), compare("<", ENTROPY, 0.3)),
     "a part of both sides": (compare("<", ENTROPY, 0.5), compare("<", part(ENTROPY, 4), 0.125)),
-    "a part by nothing, which is 0": (compare(">", part(ENTROPY, 0), 1), compare(">", MARGIN, MAXPROB)),
+    "a part by nothing, which is 0": (compare(">", part(ENTROPY, 0), 0.5), compare(">", MARGIN, MAXPROB)),
     "a whole number by its part": (compare("<=", part(ONE, 10), 0.3), compare("<=", ONE, 3)),
     "a product in the other order": (compare("<", product(ENTROPY, MAXPROB), 1), compare("<", product(MAXPROB, ENTROPY), 1)),
     "whole numbers": (compare(">", ONE, 3), compare(">=", ONE, 4)),

@@ -24,7 +24,9 @@ def mended(text):
     "own",
     [
         SOUND.replace("step", "mean"),  # an argument, and a part of a method's name
-        SOUND.replace("small_step", "ewma").replace("large_step", "max_over"),  # functions
+        SOUND.replace(
+            IMPORT, f"{IMPORT}, signal\n\n\n@signal\ndef ewma(step):\n    return step.entropy > 1\n"
+        ).replace("step.entropy > tau and", "ewma(step) and"),
         SOUND.replace("Both", "signal"),  # a class
         SOUND.replace("turns", "start"),  # what is assigned
     ],

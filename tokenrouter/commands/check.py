@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ def _check(file: str, args: argparse.Namespace) -> Resolved:
 def everything(text: str, name: str) -> Resolved:
     """Return what the front end finds; where that is no error, what the passes find, and then what models at hand show."""
     from tokenrouter.compiler.analyse import complete
-    from tokenrouter.compiler.at_hand import with_models
+    from tokenrouter.compiler.at_hand import looking
     from tokenrouter.dsl.load import examine
 
-    return with_models(complete(examine(text, name)))
+    return complete(examine(text, name), looking(Path(name).parent))
 
 
 def _mend(text: str, name: str, *, unsafe: bool) -> str:

@@ -1,18 +1,21 @@
-"""What only model files show of a policy, told by `trc check` too where all models of that policy are on this machine.
+"""What the passes find of a policy, and what only its models show where all of them are on this machine: for `trc check`.
 
-Needs: what the passes found without models, no error among it. Gives: the same with what the passes find once more, now that
-the size of the vocabulary is known, and with what models and heads say of each other. A model that is not there, or cannot be
-read, is no diagnostic here: `trc compile` wants it.
+With models at hand the size of the vocabulary is known to the passes, and models and heads are held against each other. A
+model that is not there, or cannot be read, is no diagnostic here: `trc compile` wants it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokenrouter.compiler import pipeline
+from tokenrouter.compiler.analyse import analyse
+from tokenrouter.compiler.lower import lower
+from tokenrouter.compiler.supposed import supposed
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import hir
 
@@ -20,24 +23,17 @@ if TYPE_CHECKING:
     from tokenrouter.compiler.facts import Facts
 
 
-def with_models(resolved: hir.Resolved) -> hir.Resolved:
-    """Return what was found in a file, with what the models of its policies add."""
-    if any(d.severity == "error" for d in resolved.diagnostics):
-        return resolved
-    base = Path(resolved.file).parent
-    here = [
-        policy for policy in resolved.policies if all(_perhaps(m.use, base) for m in policy.models)
-    ]
-    if not here:  # as in most files, which then need not wait for the imports
-        return resolved
-    from tokenrouter.compiler.analyse import together  # noqa: PLC0415
-
+def looking(base: Path) -> Callable[[hir.Policy], list[Diagnostic]]:
+    """Return `analyse` with a look at models and heads; relative paths start at `base`."""
     known: dict[str, Facts | None] = {}
-    told = {(d.code, d.span) for d in resolved.diagnostics}
-    found = [
-        d for policy in here for d in _look(policy, base, known) if (d.code, d.span) not in told
-    ]
-    return replace(resolved, diagnostics=tuple(together(resolved, found))) if found else resolved
+
+    def look(policy: hir.Policy) -> list[Diagnostic]:
+        if not all(_perhaps(model.use, base) for model in policy.models):
+            return analyse(policy)  # as in most files, which then need not wait for the imports
+        facts = _facts(policy, base, known)
+        return analyse(policy) if facts is None else list(_found(policy, base, facts))
+
+    return look
 
 
 def _perhaps(use: str, base: Path) -> bool:
@@ -50,25 +46,36 @@ def _perhaps(use: str, base: Path) -> bool:
     return path.exists() or (hub / f"models--{use.replace('/', '--')}").exists()
 
 
-def _look(policy: hir.Policy, base: Path, known: dict[str, Facts | None]) -> Iterator[Diagnostic]:
-    from tokenrouter.compiler import heads, models, pipeline  # noqa: PLC0415
+def _facts(
+    policy: hir.Policy, base: Path, known: dict[str, Facts | None]
+) -> dict[str, Facts] | None:
+    """Return the facts of a policy's models by name; None where one is not at hand."""
     from tokenrouter.compiler.gather import facts_of  # noqa: PLC0415
-    from tokenrouter.compiler.lower import lower  # noqa: PLC0415
     from tokenrouter.models import ModelError  # noqa: PLC0415
 
+    out: dict[str, Facts] = {}
     for model in policy.models:
         if model.use not in known:
             try:
                 known[model.use] = facts_of(model.name, model.use, base)
             except ModelError:
                 known[model.use] = None
-    facts = [fact for model in policy.models if (fact := known[model.use]) is not None]
-    if len(facts) < len(policy.models):
-        return
-    auto, found = pipeline.run(replace(lower(policy), vocabulary=facts[0].vocabulary.size))
-    by_name = {model.name: fact for model, fact in zip(policy.models, facts, strict=True)}
-    live = [by_name[decl.name] for decl in auto.models]
-    there = tuple(decl for decl in auto.heads if (base / decl.file).exists())
+        fact = known[model.use]
+        if fact is None:
+            return None
+        out[model.name] = fact
+    return out
+
+
+def _found(policy: hir.Policy, base: Path, facts: dict[str, Facts]) -> Iterator[Diagnostic]:
+    from tokenrouter.compiler import heads, models  # noqa: PLC0415
+
+    first = facts[policy.models[0].name]
+    raw = replace(lower(policy), vocabulary=first.vocabulary.size)
+    auto, found = pipeline.run(raw)
     yield from found
+    yield from supposed(raw, policy)
+    live = [facts[decl.name] for decl in auto.models]
+    there = tuple(decl for decl in auto.heads if (base / decl.file).exists())
     yield from models.compare(auto, live)
     yield from heads.compare(replace(auto, heads=there), live, base)
