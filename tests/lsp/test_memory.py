@@ -3,15 +3,18 @@
 import gc
 from concurrent.futures import Future
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol.types import SetTraceParams, TraceValue
 
 from tokenrouter.compiler.analyse import complete
+from tokenrouter.compiler.python_text import python_text
+from tokenrouter.dsl.load import parse_text
 from tokenrouter.lsp.answers import make
 from tokenrouter.lsp.book import Book, Document, uri_of
 from tokenrouter.lsp.memory import Memory
-from tokenrouter.lsp.problems import find
+from tokenrouter.lsp.problems import OvertakenError, at_once, find
 
 PIECES = [
     'model small { use "s" }',
@@ -51,13 +54,13 @@ def test_only_the_policy_that_changed_is_looked_at_again():
     book, memory = Book(), Memory()
     gaps = ["\n"] * 6
     find(document(book, gaps, "", ""), memory)
-    before = dict(memory.kept)
+    before = dict(memory.same)
 
-    find(document(book, ["\n\n"] * 6, "entropy < 0", "entropy < 1"), memory)
+    find(document(book, ["\n\n", *gaps[1:]], "entropy < 0", "entropy < 1"), memory)
 
     changed = {
         name
-        for (_, name), kept in memory.kept.items()
+        for (_, name), kept in memory.same.items()
         if kept is not before["/nowhere/m.route", name]
     }
     assert changed == {"a"}
@@ -74,7 +77,7 @@ def test_nothing_is_kept_of_texts_that_were_typed_over():
     live = [o for o in gc.get_objects() if type(o) is Document]  # isinstance would ask odd objects
 
     assert [o.text.count("1.29") for o in live if o.path == "/nowhere/m.route"] == [1]
-    assert len(memory.kept) == 3
+    assert len(memory.same) == 3
 
 
 def test_a_declaration_that_changes_what_is_found_is_noticed():
@@ -95,3 +98,52 @@ def test_a_sweep_drops_what_is_done_and_keeps_what_is_under_way():
     server.sweep()
 
     assert server.protocol._request_futures == {"asked": waiting}
+
+
+def test_of_a_text_that_was_typed_over_the_passes_look_at_no_further_policy():
+    book, memory = Book(), Memory()
+    made = document(book, ["\n"] * 6, "", "")
+    asked = []
+
+    def overtaken():
+        asked.append(len(memory.same))
+        return len(asked) > 2
+
+    with pytest.raises(OvertakenError):
+        find(made, memory, overtaken=overtaken)
+
+    assert asked == [0, 1, 2]
+    assert find(made, memory) == complete(made.study.resolved).diagnostics
+
+
+def test_what_needs_no_long_passes_is_found_before_what_does():
+    rules = "\n".join(f"when margin < 0.{n} -> commit then large" for n in range(10, 80))
+    long = f"policy long {{ start small at any {{ {rules} otherwise -> commit }} }}"
+    text = "\n".join(["route 1", *PIECES, "param idle: nats = 1", long])
+    book, memory = Book(), Memory()
+    book.put(uri_of("/nowhere/m.route"), text, 1)
+    made = book.document(uri_of("/nowhere/m.route"))
+
+    soon = at_once(made, memory)
+
+    assert soon is not None
+    assert [d.code for d in soon] == [d.code for d in made.resolved.diagnostics] == ["TR1301"]
+    assert {d.code for d in find(made, memory)} > {"TR1301", "TR3101"}
+    assert at_once(made, memory) is None
+
+
+def test_a_policy_in_python_is_looked_at_again_only_where_its_text_changed():
+    text = python_text(parse_text("route 1\n" + "\n".join([*PIECES[:3], PIECES[4]])).only())
+    book, memory = Book(), Memory()
+    uri = uri_of("/nowhere/m.py")
+    book.put(uri, text, 1)
+    first = find(book.document(uri), memory)
+    before = dict(memory.kept)
+
+    book.put(uri, "# λ 🙂\n\n" + text, 2)
+    moved = book.document(uri)
+
+    assert find(moved, memory) == complete(moved.study.resolved).diagnostics
+    assert memory.kept == before
+    assert len(before) == 1
+    assert [d.code for d in find(moved, memory)] == [d.code for d in first]

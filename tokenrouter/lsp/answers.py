@@ -100,6 +100,8 @@ def closed(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     ls.drop(path_of(uri))
     ls.memory.drop(path_of(uri))
     ls.book.close(uri)
+    ls.coloured.pop(uri, None)
+    ls.marked.discard(path_of(uri))
     ls.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, []))
     ls.later()
 
@@ -154,7 +156,29 @@ def workspace_symbols(ls: Server, params: t.WorkspaceSymbolParams) -> list[t.Wor
 
 def tokens(ls: Server, params: t.SemanticTokensParams) -> t.SemanticTokens:
     """Colour a file."""
-    return t.SemanticTokens(_of(ls, params, colour.tokens))
+    data = _of(ls, params, colour.tokens)
+    return t.SemanticTokens(data, result_id=_keep(ls, params.text_document.uri, data))
+
+
+def tokens_changed(
+    ls: Server, params: t.SemanticTokensDeltaParams
+) -> t.SemanticTokens | t.SemanticTokensDelta:
+    """Tell which colours of a file are others now."""
+    uri = params.text_document.uri
+    name, before = ls.coloured.get(uri, ("", []))
+    data = _of(ls, params, colour.tokens)
+    now = _keep(ls, uri, data)
+    if name != params.previous_result_id:
+        return t.SemanticTokens(data, result_id=now)
+    return t.SemanticTokensDelta(colour.changed(before, data), result_id=now)
+
+
+def _keep(ls: Server, uri: str, data: list[int]) -> str:
+    """Keep the tokens that an editor has of an open file, and return their name."""
+    name = str(int(ls.coloured.get(uri, ("0", []))[0]) + 1)
+    if path_of(uri) in ls.book.opened:
+        ls.coloured[uri] = (name, data)
+    return name
 
 
 def tokens_of(ls: Server, params: t.SemanticTokensRangeParams) -> t.SemanticTokens:
@@ -283,6 +307,7 @@ ANSWERS: list[tuple[str, Any, Any]] = [
     (t.TEXT_DOCUMENT_DOCUMENT_SYMBOL, None, symbols),
     (t.WORKSPACE_SYMBOL, None, workspace_symbols),
     (t.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, colour.LEGEND, tokens),
+    (t.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL_DELTA, colour.LEGEND, tokens_changed),
     (t.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, colour.LEGEND, tokens_of),
     (t.TEXT_DOCUMENT_FOLDING_RANGE, None, folds),
     (t.TEXT_DOCUMENT_DOCUMENT_LINK, None, links),

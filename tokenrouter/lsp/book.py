@@ -6,18 +6,25 @@ The text of an open file is the editor's, that of any other the disk's; a file s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pygls import uris
 
 from tokenrouter.diagnostics import Diagnostic
+from tokenrouter.dsl import hir
+from tokenrouter.dsl.again import Again, Swift
 from tokenrouter.dsl.load import Study, study
+from tokenrouter.dsl.parse import Tree
+from tokenrouter.dsl.pieces import Piece
+from tokenrouter.dsl.scope import Scope
 from tokenrouter.dsl.source import Source, SourceError, read_text
+from tokenrouter.dsl.whole import whole
 from tokenrouter.lsp.place import Places
+from tokenrouter.lsp.shelf import Part, Shelf, parts
 from tokenrouter.lsp.uses import Use, uses
 
 MOST_FILES = 2000  # of a workspace that are looked at for references
@@ -43,23 +50,63 @@ class Document:
     path: str
     text: str
     version: int | None
-    study: Study
     places: Places
+    make: Callable[[], Study]
+    swift: Swift | None = (
+        None  # of a `.route` text that is open: what was found from piece to piece
+    )
+    shelf: Shelf = field(default_factory=Shelf)  # what answers made of the pieces
+
+    @cached_property
+    def study(self) -> Study:
+        """The text as the front end reads it from scratch: for what is asked seldom, and not after each key."""
+        return self.make()
+
+    @property
+    def resolved(self) -> hir.Resolved:
+        """What the front end found; policies of an open `.route` text are in the places of their pieces."""
+        return self.study.resolved if self.swift is None else self.swift.resolved
+
+    @property
+    def scope(self) -> Scope:
+        """What names stand for; declarations of an open `.route` text are in the places of their pieces."""
+        return self.study.scope if self.swift is None else self.swift.scope
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The syntax tree."""
+        return self.study.main if self.swift is None else whole(self.swift.pieces)
 
     @cached_property
     def uses(self) -> list[Use]:
         """The names in the text, in source order."""
-        return uses(self.study.main)
+        return uses(self.tree)
 
     @property
+    def parts(self) -> list[tuple[Piece, int]]:
+        """The pieces of the text, each with the offset at which its tree's source begins; it may be one piece."""
+        if self.swift is not None:
+            return self.swift.pieces.pieces
+        return [(self._one, 0)]
+
+    @cached_property
+    def placed(self) -> list[Part]:
+        """The pieces with their positions."""
+        return parts(self.places, self.parts)
+
+    @cached_property
+    def _one(self) -> Piece:
+        return Piece(self.path, self.text, self.tree, 0, 0, len(self.tree.tokens.kinds) - 1)
+
+    @cached_property
     def seen(self) -> set[str]:
         """The real paths of this file and of those that it imports."""
-        return {os.path.realpath(path) for path in self.study.resolved.texts}
+        return {os.path.realpath(path) for path in self.resolved.texts}
 
     @property
     def misses(self) -> bool:
         """Whether a file that this one imports is not there."""
-        return any(d.code == "TR1201" for d in self.study.resolved.diagnostics)
+        return any(d.code == "TR1201" for d in self.resolved.diagnostics)
 
     @property
     def python(self) -> bool:
@@ -92,6 +139,7 @@ class Book:
     sets: Mapping[str, str] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     opened: dict[str, Open] = field(default_factory=dict)
+    again: dict[str, tuple[Again, Shelf]] = field(default_factory=dict)  # by path
 
     def put(self, uri: str, text: str, version: int) -> Open:
         """Take over a text, and forget what was made of those that import it."""
@@ -104,6 +152,7 @@ class Book:
         """Give a text back to the disk."""
         path = path_of(uri)
         self.opened.pop(path, None)
+        self.again.pop(path, None)
         self._forget_seers(path)
 
     def _forget_seers(self, path: str) -> None:
@@ -144,8 +193,14 @@ class Book:
             return None
 
     def _made(self, uri: str, path: str, text: str, version: int | None) -> Document:
-        made = study(text, path, self.sets, self.read)
-        return Document(uri, path, text, version, made, Places(made.main.source, self.encoding))
+        make = partial(study, text, path, self.sets, self.read)
+        if version is None or path.endswith(".py"):
+            places = Places(Source.of(path, text), self.encoding)
+            return Document(uri, path, text, version, places, make)
+        again, shelf = self.again.setdefault(path, (Again(path), Shelf()))
+        swift = again.study(text, self.sets, self.read)
+        places = Places(swift.pieces.source, self.encoding)
+        return Document(uri, path, text, version, places, make, swift, shelf)
 
     def places(self, path: str, text: str) -> Places:
         """Return the positions of any text."""

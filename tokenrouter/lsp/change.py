@@ -24,7 +24,7 @@ MOST_COMPARED = 1000  # lines; beyond, a comparison line by line takes long
 
 def laid_out(document: Document, within: t.Range | None = None) -> list[t.TextEdit]:
     """Return what `trc fmt` changes, of the whole text or of some lines; nothing where there are syntax errors."""
-    tree = document.study.main
+    tree = document.tree
     if document.python or tree.problems:
         return []
     starts = [*tree.source.starts, len(document.text)]
@@ -132,11 +132,11 @@ def _all_fixes(document: Document, found: tuple[Diagnostic, ...]) -> Iterator[t.
 
 
 def _enforce(document: Document, low: int, high: int) -> Iterator[t.CodeAction]:
-    for node in nodes(document.study.main.file):
+    for node in nodes(document.tree.file):
         if not isinstance(node, ast.Claim) or node.start > high or low > node.end:
             continue
         other = "guarantee" if node.keyword.text == "enforce" else "enforce"
-        span = document.study.main.source.span(node.keyword.start, node.keyword.end)
+        span = document.places.source.span(node.keyword.start, node.keyword.end)
         yield t.CodeAction(
             f"turn `{node.keyword.text}` into `{other}`",
             kind=t.CodeActionKind.RefactorRewrite,

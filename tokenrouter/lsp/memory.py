@@ -1,16 +1,19 @@
-"""What the passes found in a policy, kept as long as its text and the declarations stay.
+"""What the passes found in a policy, kept as long as it and its declarations stay.
 
-Only the policy that is being typed is looked at anew; places move with the text.
+Only the policy that is being typed is looked at anew; places move with the text. A policy of a `.route` text that is open is
+the very same object as long as nothing in it changed (`dsl.again`); one in Python is known by its text.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from tokenrouter.compiler.analyse import analyse
 from tokenrouter.diagnostics import Diagnostic, Edit, Span
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.pieces import Pieces
 from tokenrouter.dsl.scope import snake
 from tokenrouter.lsp.book import Document
 
@@ -31,6 +34,26 @@ class Memory:
 
     kept: dict[tuple[str, str], _Kept] = field(default_factory=dict)
 
+    same: dict[tuple[str, str], tuple[hir.Policy, list[Diagnostic]]] = field(default_factory=dict)
+
+    def knows(self, path: str, policy: hir.Policy) -> bool:
+        """Return whether it is known what the passes find in a policy of pieces."""
+        kept = self.same.get((path, policy.name))
+        return kept is not None and kept[0] is policy
+
+    def moved(self, path: str, pieces: Pieces, policy: hir.Policy) -> list[Diagnostic]:
+        """Return what the passes find in a policy of pieces, where it stands in the text."""
+        place = (path, policy.name)
+        kept = self.same.get(place)
+        if kept is None or kept[0] is not policy:
+            kept = self.same[place] = (policy, analyse(policy))
+        return [pieces.placed(diagnostic) for diagnostic in kept[1]]
+
+    def keep(self, path: str, names: Collection[str]) -> None:
+        """Forget the policies of a file that it has no more."""
+        for place in [p for p in self.same if p[0] == path and p[1] not in names]:
+            self.same.pop(place, None)
+
     def analyse(self, document: Document, policy: hir.Policy) -> list[Diagnostic]:
         """Return what the passes find in a policy."""
         parts = [i for i in document.study.main.file.items if _concerns(i, policy.name)]
@@ -50,6 +73,7 @@ class Memory:
         """Forget a file."""
         for place in [place for place in self.kept if place[0] == path]:
             self.kept.pop(place, None)
+        self.keep(path, ())
 
 
 def _concerns(item: ast.Item, policy: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,8 +11,7 @@ from lsprotocol import types as t
 
 from tokenrouter.dsl import ast
 from tokenrouter.lsp.book import Book, Document, uri_of
-from tokenrouter.lsp.navigate import imported_path
-from tokenrouter.lsp.uses import nodes
+from tokenrouter.lsp.shelf import Part
 
 RUN_TEST = "trc.runTest"
 EXPLAIN = "trc.explain"
@@ -30,27 +29,32 @@ _KINDS: dict[type, t.SymbolKind] = {
 
 def symbols(document: Document) -> list[t.DocumentSymbol]:
     """Return the declarations of a file, with the blocks and rules of its policies."""
-    return [_symbol(document, item) for item in document.study.main.file.items]
+    made = document.shelf.each("symbols", document.placed, _symbols)
+    return [symbol for some in made for symbol in some]
 
 
-def _symbol(document: Document, item: ast.Item) -> t.DocumentSymbol:
+def _symbols(part: Part) -> list[t.DocumentSymbol]:
+    return [_symbol(part, item) for item in part.piece.tree.file.items]
+
+
+def _symbol(part: Part, item: ast.Item) -> t.DocumentSymbol:
     name = item.path if isinstance(item, ast.Import) else item.name
     below: list[t.DocumentSymbol] = []
     if isinstance(item, ast.Policy):
-        below = [_member(document, member) for member in item.members]
+        below = [_member(part, member) for member in item.members]
     return t.DocumentSymbol(
         name=name.text.strip('"') or "(no name)",
         kind=_KINDS[type(item)],
-        range=document.places.range(item.start, item.end),
-        selection_range=document.places.range(name.start, name.end),
+        range=part.range(item.start, item.end),
+        selection_range=part.range(name.start, name.end),
         detail=type(item).__name__.lower(),
         children=below or None,
     )
 
 
-def _member(document: Document, member: ast.Member) -> t.DocumentSymbol:
-    tree, places = document.study.main, document.places
-    place = places.range(member.start, member.end)
+def _member(part: Part, member: ast.Member) -> t.DocumentSymbol:
+    tree = part.piece.tree
+    place = part.range(member.start, member.end)
     if not isinstance(member, ast.At):
         text = tree.one_line(member.start, member.end)
         return t.DocumentSymbol(_short(text), t.SymbolKind.Field, place, place)
@@ -58,12 +62,12 @@ def _member(document: Document, member: ast.Member) -> t.DocumentSymbol:
         t.DocumentSymbol(
             _short(tree.one_line(rule.start, rule.end)),
             t.SymbolKind.EnumMember,
-            places.range(rule.start, rule.end),
-            places.range(rule.start, rule.end),
+            part.range(rule.start, rule.end),
+            part.range(rule.start, rule.end),
         )
         for rule in member.rules
     ]
-    head = places.range(member.model.start, member.model.end)
+    head = part.range(member.model.start, member.model.end)
     name = f"at {member.model.text}"
     return t.DocumentSymbol(name, t.SymbolKind.Method, place, head, children=rules or None)
 
@@ -77,7 +81,7 @@ def workspace_symbols(book: Book, query: str) -> list[t.WorkspaceSymbol]:
     found = []
     for path in book.files():
         document = book.document(uri_of(path))
-        for item in document.study.main.file.items if document is not None else ():
+        for item in document.tree.file.items if document is not None else ():
             if document is None or isinstance(item, ast.Import):
                 continue
             name = item.name.text.strip('"')
@@ -96,12 +100,17 @@ def workspace_symbols(book: Book, query: str) -> list[t.WorkspaceSymbol]:
 
 def folds(document: Document) -> list[t.FoldingRange]:
     """Return the blocks, and the comments of more than one line."""
-    tree = document.study.main
+    placed = document.placed
     found: dict[int, t.FoldingRange] = {}
     open_: list[int] = []
     comment: list[int] = []
-    for token, kind in enumerate(tree.tokens.kinds):
-        line = tree.source.place(tree.tokens.starts[token])[0] - 1
+    made = document.shelf.each("folds", placed, _brackets, placed=False)
+    events = [
+        (kind, line + part.stand.lines)
+        for part, some in zip(placed, made, strict=True)
+        for kind, line in some
+    ]
+    for kind, line in [*events, ("$END", -1)]:
         if kind == "LBRACE":
             open_.append(line)
         elif kind == "RBRACE" and open_:
@@ -113,11 +122,23 @@ def folds(document: Document) -> list[t.FoldingRange]:
         if kind == "COMMENT" and (not comment or line == comment[-1] + 1):
             comment.append(line)
             continue
-        if kind != "SPACE" and len(comment) > 1:
+        if len(comment) > 1:
             _fold_comment(found, comment)
-        if kind not in ("SPACE",):
-            comment = [line] if kind == "COMMENT" else []
+        comment = [line] if kind == "COMMENT" else []
     return [found[line] for line in sorted(found)]
+
+
+def _brackets(part: Part) -> list[tuple[str, int]]:
+    """Return the braces and comments of a part with their lines; "" for a row of anything else."""
+    tokens, source = part.piece.tree.tokens, part.piece.tree.source
+    found: list[tuple[str, int]] = []
+    for token in range(part.piece.first, part.piece.last):
+        kind = tokens.kinds[token]
+        if kind in ("LBRACE", "RBRACE", "COMMENT"):
+            found.append((kind, source.place(tokens.starts[token])[0] - 1))
+        elif kind != "SPACE" and (not found or found[-1][0]):
+            found.append(("", 0))
+    return found
 
 
 def _fold_comment(found: dict[int, t.FoldingRange], lines: list[int]) -> None:
@@ -129,26 +150,26 @@ def links(document: Document) -> list[t.DocumentLink]:
     """Return links to imported files, to files of heads, and to the files of models that are here."""
     found = []
     base = os.path.dirname(document.path)
-    for token, path in _paths(document):
-        target = os.path.join(base, path)
-        if os.path.isfile(target):
-            place = document.places.range(token.start, token.end)
-            found.append(t.DocumentLink(place, uri_of(target)))
+    for some in document.shelf.each("links", document.placed, _paths):
+        for place, path in some:
+            target = os.path.join(base, path)
+            if os.path.isfile(target):
+                found.append(t.DocumentLink(place, uri_of(target)))
     return found
 
 
-def _paths(document: Document) -> Iterator[tuple[ast.Tok, str]]:
-    for node in nodes(document.study.main.file):
-        if isinstance(node, ast.Import):
-            yield (
-                node.path,
-                os.path.basename(imported_path(document.study.main, node))
-                and (node.path.text.strip('"')),
-            )
-        elif isinstance(node, ast.Property) and node.name.text in ("file", "use"):
-            value = node.value
-            if isinstance(value, ast.Literal) and value.value.kind == "STRING":
-                yield value.value, value.value.text.strip('"')
+def _paths(part: Part) -> list[tuple[t.Range, str]]:
+    """Return the strings of a part that name files."""
+    found: list[ast.Tok] = []
+    for item in part.piece.tree.file.items:
+        if isinstance(item, ast.Import):
+            found.append(item.path)
+        for given in item.properties if isinstance(item, (ast.Model, ast.Head)) else ():
+            value = given.value
+            text = value.value if isinstance(value, ast.Literal) else None
+            if text and text.kind == "STRING" and given.name.text in ("file", "use"):
+                found.append(text)
+    return [(part.range(tok.start, tok.end), tok.text.strip('"')) for tok in found]
 
 
 def page_uri(code: str) -> str | None:
@@ -159,14 +180,19 @@ def page_uri(code: str) -> str | None:
 
 def lenses(document: Document) -> list[t.CodeLens]:
     """Return «run test» above tests and «explain» above policies."""
+    made = document.shelf.each("lenses", document.placed, partial(_lenses, document.uri))
+    return [lens for some in made for lens in some]
+
+
+def _lenses(uri: str, part: Part) -> list[t.CodeLens]:
     found = []
-    for item in document.study.main.file.items:
+    for item in part.piece.tree.file.items:
         if isinstance(item, ast.Test):
-            arguments = [document.uri, item.name.text.strip('"')]
+            arguments = [uri, item.name.text.strip('"')]
             command = t.Command("run test", RUN_TEST, arguments=arguments)
         elif isinstance(item, ast.Policy):
-            command = t.Command("explain", EXPLAIN, arguments=[document.uri, item.name.text])
+            command = t.Command("explain", EXPLAIN, arguments=[uri, item.name.text])
         else:
             continue
-        found.append(t.CodeLens(document.places.range(item.start, item.start), command))
+        found.append(t.CodeLens(part.range(item.start, item.start), command))
     return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from lsprotocol import types as t
 from tokenrouter import lang
 from tokenrouter.compiler.analyse import complete
 from tokenrouter.diagnostics import Diagnostic, Span
-from tokenrouter.dsl import ast
+from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.pieces import Pieces
 from tokenrouter.lsp.book import Book, Document, uri_of
 from tokenrouter.lsp.memory import Memory
 
@@ -20,18 +23,62 @@ _SEVERITY = {
     "warning": t.DiagnosticSeverity.Warning,
     "info": t.DiagnosticSeverity.Information,
 }
+SOON = 60  # rules that the passes look at before anybody notices
 _FADED = frozenset({"TR1301", "TR2002", "TR2301", "TR2302", "TR2305", "TR2601"})
 
 
-def find(document: Document, memory: Memory, *, heads: bool = True) -> tuple[Diagnostic, ...]:
+class OvertakenError(Exception):
+    """The text that is looked at is another now."""
+
+
+def find(
+    document: Document,
+    memory: Memory,
+    *,
+    heads: bool = True,
+    overtaken: Callable[[], bool] = lambda: False,
+) -> tuple[Diagnostic, ...]:
     """Return everything that is found in a document: what `trc check` prints; of Python that is no policy, nothing.
 
-    Without `heads` no file of a head is opened.
+    Without `heads` no file of a head is opened. Raises OvertakenError between two policies once it is; what was found is kept.
     """
     if document.python and lang.__name__ not in document.text:
         return ()
-    look = partial(memory.analyse, document)
-    return complete(document.study.resolved, look, heads=heads).diagnostics
+    if document.swift is None:
+        by_text = partial(memory.analyse, document)
+        return complete(document.study.resolved, by_text, heads=heads).diagnostics
+    resolved, pieces = document.swift.resolved, document.swift.pieces
+    policies = {policy.name: policy for policy in resolved.policies}
+    shells = tuple(_shell(pieces, policy) for policy in resolved.policies)
+
+    def look(shell: hir.Policy) -> list[Diagnostic]:
+        if overtaken():
+            raise OvertakenError
+        return memory.moved(document.path, pieces, policies[shell.name])
+
+    found = complete(replace(resolved, policies=shells), look, heads=heads)
+    memory.keep(document.path, policies.keys())
+    return found.diagnostics
+
+
+def at_once(document: Document, memory: Memory) -> tuple[Diagnostic, ...] | None:
+    """Return what is found in a document without long passes; None where all of it is found as soon."""
+    if document.swift is None:
+        return None
+    resolved, pieces = document.swift.resolved, document.swift.pieces
+    new = [policy for policy in resolved.policies if not memory.knows(document.path, policy)]
+    if sum(len(block.rules) for policy in new for block in policy.blocks) <= SOON:
+        return None
+    known = tuple(p for p in resolved.policies if memory.knows(document.path, p))
+    told = replace(resolved, policies=known)
+    look = partial(memory.moved, document.path, pieces)
+    return complete(told, look, heads=False).diagnostics
+
+
+def _shell(pieces: Pieces, policy: hir.Policy) -> hir.Policy:
+    """Return what is asked of a policy beside the passes: its heads, where they stand in the text."""
+    heads = tuple(replace(head, span=pieces.place(head.span)) for head in policy.heads)
+    return hir.Policy(policy.name, (), (), (), heads=heads)
 
 
 def shown(book: Book, document: Document, found: tuple[Diagnostic, ...]) -> list[t.Diagnostic]:
@@ -68,7 +115,7 @@ def _shown(book: Book, document: Document, diagnostic: Diagnostic) -> t.Diagnost
 
 def location(book: Book, document: Document, span: Span) -> t.Location:
     """Return a place of this document, or of a file that it imports."""
-    text = document.study.resolved.texts.get(span.file, "")
+    text = document.resolved.texts.get(span.file, "")
     if span.file == document.path:
         return t.Location(document.uri, document.places.of(span))
     return t.Location(uri_of(span.file), book.places(span.file, text).of(span))
@@ -76,15 +123,19 @@ def location(book: Book, document: Document, span: Span) -> t.Location:
 
 def _import(document: Document, file: str) -> Span:
     """Return the place of the import by which a file comes in: the first, where it is not imported directly."""
-    source = document.study.main.source
-    imports = [i for i in document.study.main.file.items if isinstance(i, ast.Import)]
+    source = document.places.source
+    imports = [
+        (i.path.text.strip('"'), source.span(i.path.start + base, i.path.end + base))
+        for piece, base in document.parts
+        for i in piece.tree.file.items
+        if isinstance(i, ast.Import)
+    ]
     name = Path(file).name
-    direct = [i for i in imports if Path(i.path.text.strip('"')).name == name]
-    for item in [*direct, *imports]:
-        return source.span(item.path.start, item.path.end)
-    return source.span(0, 0)
+    direct = [place for path, place in imports if Path(path).name == name]
+    return next(iter([*direct, *(place for _, place in imports)]), source.span(0, 0))
 
 
+@cache
 def _description(code: str) -> t.CodeDescription | None:
     """Return the page of a code, as it lies in the package."""
     path = files("tokenrouter.pages").joinpath(f"{code}.md")

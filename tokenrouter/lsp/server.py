@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 from lsprotocol import types as t
 from pygls.lsp.server import LanguageServer
@@ -37,6 +38,10 @@ class Server(LanguageServer):
         self.checks: set[asyncio.Task[None]] = set()
         self.checking = asyncio.Lock()
         self.changes = 0  # since the last sweep
+        self.marked: set[str] = set()  # paths of which the editor shows diagnostics
+        self.coloured: dict[
+            str, tuple[str, list[int]]
+        ] = {}  # by URI: the last tokens, and their name
 
     def later(self, *, at_once: bool = False) -> None:
         """Check every open text whose diagnostics are not told, after a moment of rest."""
@@ -62,17 +67,33 @@ class Server(LanguageServer):
             if entry is None or document is None or entry.told:
                 return
             if entry.found is None:
-                found = await asyncio.to_thread(problems.find, document, self.memory)
-                if entry.document is not document or self.book.opened.get(path) is not entry:
+
+                def overtaken() -> bool:
+                    return entry.document is not document or self.book.opened.get(path) is not entry
+
+                soon = problems.at_once(document, self.memory)
+                if soon or (
+                    soon is not None and path in self.marked
+                ):  # of this version too; what long passes find is told with it later
+                    self._tell(document, soon)
+                look = partial(problems.find, document, self.memory, overtaken=overtaken)
+                try:
+                    found = await asyncio.to_thread(look)
+                except problems.OvertakenError:
+                    return
+                if overtaken():
                     return  # the text, or one that it imports, is another now; a later check is on its way
                 entry.found = found
             entry.told = True
-            params = t.PublishDiagnosticsParams(
-                document.uri, problems.shown(self.book, document, entry.found), entry.version
-            )
-        self.text_document_publish_diagnostics(params)
+            self._tell(document, entry.found)
         if self.changes >= SWEEP and not self.waiting:
             self.sweep()
+
+    def _tell(self, document: Document, found: tuple[Diagnostic, ...]) -> None:
+        shown = problems.shown(self.book, document, found)
+        (self.marked.add if shown else self.marked.discard)(document.path)
+        params = t.PublishDiagnosticsParams(document.uri, shown, document.version)
+        self.text_document_publish_diagnostics(params)
 
     def sweep(self) -> None:
         """Drop what changes leave behind."""

@@ -14,6 +14,7 @@ from tokenrouter.dsl.names import usage
 from tokenrouter.dsl.scope import Entry, snake
 from tokenrouter.dsl.units import noun
 from tokenrouter.lsp.book import Document
+from tokenrouter.lsp.shelf import Part
 from tokenrouter.lsp.uses import at, nodes
 from tokenrouter.lsp.words import PROPERTIES, WORDS, builtin
 from tokenrouter.signals import SIGNALS, WINDOWS
@@ -29,7 +30,7 @@ _NEVER = {
 
 def hover(document: Document, found: tuple[Diagnostic, ...], offset: int) -> t.Hover | None:
     """Return what there is to say of the place at an offset."""
-    tree = document.study.main
+    tree = document.tree
     use = at(document.uses, offset)
     if use is not None:
         text = _name(document, use.kind, use.token.text)
@@ -54,7 +55,7 @@ def _name(document: Document, kind: str, name: str) -> str | None:
         return _policy(document, name)
     if kind not in ("name", "class") or (kind == "class" and name != "class"):
         return None
-    entry = document.study.scope.get(name)
+    entry = document.scope.get(name)
     if entry is None:
         return builtin(name)
     text = declared(entry, document.path)
@@ -84,7 +85,7 @@ def declared(entry: Entry, path: str) -> str:
             lines.append(f"a derived signal: {noun(entry.hir.of.unit)}")
         case None:
             pass
-    if tree.source.name != path:
+    if entry.imported:
         lines.append(f"from `{tree.source.name}`")
     return "\n\n".join(lines)
 
@@ -96,7 +97,7 @@ def _bounds(param: hir.Param) -> str:
 
 
 def _policy(document: Document, name: str) -> str | None:
-    for policy in document.study.resolved.policies:
+    for policy in document.resolved.policies:
         if policy.name == snake(name):
             models = ", ".join(f"`{b.model}`" for b in policy.blocks if b.rules)
             lines = [f"**policy {name}**: rules at {models}"]
@@ -109,7 +110,7 @@ def _rule(document: Document, found: tuple[Diagnostic, ...], start: int) -> str:
     """Return whether the rule that begins at an offset can fire, as far as the passes have looked, and how often it may."""
     if any(d.severity == "error" and d.code not in _NEVER for d in found):
         return ""
-    rules = (n for n in nodes(document.study.main.file) if isinstance(n, (ast.Rule, ast.StartRule)))
+    rules = (n for n in nodes(document.tree.file) if isinstance(n, (ast.Rule, ast.StartRule)))
     rule = next((n for n in rules if n.start == start), None)
     if rule is None:
         return ""
@@ -124,7 +125,7 @@ def _rule(document: Document, found: tuple[Diagnostic, ...], start: int) -> str:
 
 def signature(document: Document, offset: int) -> t.SignatureHelp | None:
     """Return how the call around an offset is written, and which argument is being typed."""
-    tokens = document.study.main.tokens
+    tokens = document.tree.tokens
     real = [i for i in tokens.real if tokens.end(i) <= offset and tokens.kinds[i] != "$END"]
     depth = commas = 0
     for place in range(len(real) - 1, 0, -1):
@@ -165,44 +166,70 @@ def _signature(name: str, argument: int) -> t.SignatureHelp | None:
 def hints(document: Document, sets: Mapping[str, str], within: t.Range) -> list[t.InlayHint]:
     """Return the units that numbers and derived signals have got, and the values that settings give params."""
     low, high = document.places.offset(within.start), document.places.offset(within.end)
+    near = [
+        part
+        for part, (piece, base) in zip(document.placed, document.parts, strict=True)
+        if base + piece.before <= high and low <= base + piece.before + len(piece.text)
+    ]
+    bases = {piece.name: base for piece, base in document.parts}
+    bare = dict(
+        zip(
+            (part.piece.name for part in near),
+            document.shelf.each("bare", near, _bare, placed=False),
+            strict=True,
+        )
+    )
     found: dict[int, t.InlayHint] = {}
-    for offset, label in _labels(document, sets):
+    for name, own, label in _labels(document, sets, bare):
+        offset = own + bases[name]
         if low <= offset <= high:
             at_ = document.places.position(offset)
             found[offset] = t.InlayHint(at_, label, t.InlayHintKind.Type)
     return [found[offset] for offset in sorted(found)]
 
 
-def _labels(document: Document, sets: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    study = document.study
-    for entry in study.scope.entries.values():
-        if entry.imported:
+def _bare(part: Part) -> frozenset[int]:
+    """Return where numbers without a unit end."""
+    every = nodes(part.piece.tree.file)
+    return frozenset(n.end for n in every if isinstance(n, ast.Quantity) and n.unit is None)
+
+
+def _labels(
+    document: Document, sets: Mapping[str, str], bare: Mapping[str, frozenset[int]]
+) -> Iterator[tuple[str, int, str]]:
+    """Yield hints of some pieces, by the name of the piece and the offset in its source."""
+    given = set(map(snake, sets))
+    for entry in document.scope.entries.values():
+        name = entry.tree.source.name
+        if entry.imported or name not in bare:
             continue
         if isinstance(entry.hir, hir.DerivedSignal):
-            yield entry.node.name.end, f": {noun(entry.hir.of.unit)}"
-        if isinstance(entry.hir, hir.Param) and snake(entry.node.name.text) in map(snake, sets):
+            yield name, entry.node.name.end, f": {noun(entry.hir.of.unit)}"
+        if isinstance(entry.hir, hir.Param) and snake(entry.node.name.text) in given:
             value = entry.hir.value
             if value != entry.hir.declared:
                 shown = str(value).lower() if isinstance(value, bool) else f"{value:g}"
-                yield entry.node.end, f" set to {shown}"
-    written = {n.end: n for n in nodes(study.main.file) if isinstance(n, ast.Quantity)}
-    for expr in _expressions(study.resolved):
+                yield name, entry.node.end, f" set to {shown}"
+    policies = document.resolved.policies
+    signals = {signal.name: signal for policy in policies for signal in policy.signals}
+    exprs = [signal.of for signal in signals.values() if signal.span.file in bare]
+    for policy in policies:
+        if policy.span.file in bare:
+            exprs += _expressions(policy)
+    for expr in exprs:
         for part in hir.walk(expr):
-            if not isinstance(part, hir.Const) or part.span.file != document.path:
+            if not isinstance(part, hir.Const) or part.unit not in _SUFFIX:
                 continue
-            quantity = written.get(part.span.end)
-            if quantity is not None and quantity.unit is None and part.unit in _SUFFIX:
-                yield part.span.end, _SUFFIX[part.unit]
+            if part.span.end in bare.get(part.span.file, ()):
+                yield part.span.file, part.span.end, _SUFFIX[part.unit]
 
 
-def _expressions(resolved: hir.Resolved) -> Iterator[hir.Expr]:
-    for policy in resolved.policies:
-        yield from (s.of for s in policy.signals)
-        yield from (s.when for s in policy.start if s.when is not None)
-        for block in policy.blocks:
-            for rule in block.rules:
-                if rule.when is not None:
-                    yield rule.when
-                go = rule.action.go
-                if isinstance(go, hir.Borrow) and go.until is not None:
-                    yield go.until
+def _expressions(policy: hir.Policy) -> Iterator[hir.Expr]:
+    yield from (s.when for s in policy.start if s.when is not None)
+    for block in policy.blocks:
+        for rule in block.rules:
+            if rule.when is not None:
+                yield rule.when
+            go = rule.action.go
+            if isinstance(go, hir.Borrow) and go.until is not None:
+                yield go.until

@@ -274,7 +274,7 @@ def _word(item: t.CompletionItem) -> r.Word:
 
 
 def _in_string(document: Document, offset: int) -> bool:
-    tokens = document.study.main.tokens
+    tokens = document.tree.tokens
     for token in tokens.real:
         if tokens.starts[token] < offset <= tokens.end(token):
             text = tokens.text(token)

@@ -1,0 +1,215 @@
+"""A text that is typed is read from piece to piece as it would be from scratch: tokens, trees, diagnostics, to the last place."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenrouter.compiler.analyse import complete
+from tokenrouter.dsl.again import Again
+from tokenrouter.dsl.load import study
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.pieces import Cutter
+from tokenrouter.dsl.source import Source, SourceError
+from tokenrouter.dsl.whole import whole
+from tokenrouter.lsp.memory import Memory
+
+PATH = "/nowhere/a.route"
+SETS = {"tau": "0.5", "dial": "9"}
+OTHER = (
+    'route 1\nparam shared: nats = 1 in [0, 4]\nmodel afar { use "a" }\nsignal twice = shared * 2\n'
+)
+BASE = """route 1
+import "other.route"
+
+# λ 🙂 what follows are models
+model small { use "s" }
+model large { use "l"  cost 4 }
+param tau: nats = 1 in [0, 4]
+param dial: share = 20% in [0%, 50%]
+var n: count = 0
+signal shaky = mean(entropy, 8) > tau and not (token in {"a", "🙂"})
+head sure { file "sure.safetensors"  reads small.{hidden} }
+
+policy one {
+  start small
+  at small {
+    when entropy > tau -> retry large    # behind
+    when sure > 50% -> commit set n = n + 1
+    otherwise -> commit
+  }
+  at large { when shaky -> commit then small  otherwise -> commit }
+  guarantee share(large) <= dial
+}
+
+policy two { start mix { small: 0.5  large: 0.5 }
+  at any { when n > 3 -> stop  when request.kind == "x" -> commit  otherwise -> commit } }
+policy three {
+  start afar
+  at afar { when entropy > twice -> commit then small  otherwise -> commit }
+  at small { when margin < 0.1 -> commit then afar  when entropy < 0 -> stop  otherwise -> commit }
+}
+test "what" for one {
+  at small given entropy = 9 -> retry large
+  at small given sure = 0.9, entropy = 0 -> commit set n = 1
+}
+test "more" for two { at small given n = 4 -> stop }
+"""
+PASTED = (
+    "{", "}", '"', "(", ")", "🙂", "\n", "\r\n", "\r", " ", ";", "=>", "->", "==", "/*", "*/", "// x", "#", "\ufeff", "“x”",
+    "not ", "model ", "\npolicy ", "\n  test ", "start ", "at ", "when ", "otherwise -> commit", "route 1\n", "1", "tau", "large",
+    "param ", "entropy", "nats", '\nmodel q { use "q" }\n', "\nparam tau: ms = 2\n", "\nsignal s = ((((", "\nvar tau: count = 0\n",
+    "\nimport \"other.route\"\n", "\npolicy one { start small }\n", "signal shaky = tau > ",
+)  # fmt: skip
+SPOT = st.floats(0, 1, exclude_max=True)
+EDITS = st.one_of(
+    st.tuples(st.just("cut"), SPOT, st.sampled_from([1, 1, 2, 9, 80, 400])),
+    st.tuples(st.just("paste"), SPOT, st.sampled_from(PASTED)),
+    st.tuples(st.just("line"), SPOT, SPOT),
+    st.tuples(st.just("undo"), st.none(), st.none()),
+)
+TEXTS = st.sampled_from([BASE, BASE.replace("\n", "\r\n"), "\ufeff" + BASE, BASE[8:], BASE + BASE[8:]])  # fmt: skip
+
+
+def read(path):
+    """Return the one file that there is to import."""
+    if path.endswith("other.route"):
+        return OTHER
+    raise SourceError(f"cannot read `{path}`: no such file or directory")
+
+
+def versions(text, edits):
+    """Yield a text, and it after each edit."""
+    past = []
+    yield text
+    for kind, where, what in edits:
+        if kind == "undo":
+            text = past.pop() if past else text
+            yield text
+            continue
+        past.append(text)
+        at = int(where * (len(text) + 1))
+        if kind == "cut":
+            text = text[:at] + text[at + what :]
+        elif kind == "paste":
+            text = text[:at] + what + text[at:]
+        else:  # lines are copied to elsewhere
+            lines = text.splitlines(keepends=True) or [""]
+            first, to = int(where * len(lines)), int(what * len(lines))
+            text = "".join([*lines[:to], *lines[first : first + 3], *lines[to:]])
+        yield text
+
+
+def told(tree):
+    """Return all that there is to a tree."""
+    tokens = tree.tokens
+    return (
+        tree.source, tokens.source, tokens.kinds, tokens.starts, tokens.real, tokens.unclosed,
+        tree.file, tree.problems, tree.lost, tree.lost_names,
+    )  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(TEXTS, st.lists(EDITS, min_size=1, max_size=10))
+def test_the_tree_of_the_pieces_is_that_of_the_text(text, edits):
+    cutter = Cutter(PATH)
+    for version in versions(text, edits):
+        made = told(whole(cutter.cut(version)))
+
+        assert made == told(parse(Source.of(PATH, version)))
+
+
+@settings(deadline=None, max_examples=60)
+@given(TEXTS, st.lists(EDITS, min_size=1, max_size=10))
+def test_what_is_found_while_typing_is_what_is_found_from_scratch(text, edits):
+    again, memory = Again(PATH), Memory()
+    for version in versions(text, edits):
+        swift = again.study(version, SETS, read)
+        now = swift.resolved
+        scratch = study(version, PATH, SETS, read).resolved
+
+        assert (now.diagnostics, now.texts) == (scratch.diagnostics, scratch.texts)
+        assert now.policies == scratch.policies
+        assert spans(swift, now.policies) == spans(None, scratch.policies)
+        passes = {policy.name: policy for policy in now.policies}
+
+        def look(policy, swift=swift, passes=passes):
+            return memory.moved(PATH, swift.pieces, passes[policy.name])
+
+        assert complete(now, look, heads=False) == complete(scratch, heads=False)
+
+
+def spans(swift, policies):
+    """Return the places of rules and declarations, in the text."""
+    places = [
+        part.span
+        for policy in policies
+        for parts in (
+            policy.start, policy.models, policy.params, policy.vars, policy.heads, policy.signals, policy.claims,
+            *(block.rules for block in policy.blocks), *(test.cases for test in policy.tests),
+        )
+        for part in parts
+    ]  # fmt: skip
+    return places if swift is None else [swift.pieces.place(span) for span in places]
+
+
+def test_the_text_of_these_tests_is_one_in_which_the_passes_run():
+    found = study(BASE, PATH, SETS, read).resolved
+
+    assert [d.code for d in found.diagnostics if d.severity == "error"] == []
+    assert len({d.code for d in complete(found, heads=False).diagnostics}) > 1
+
+
+def test_only_the_piece_that_changed_is_parsed_and_read_again():
+    again = Again(PATH)
+    before = again.study(BASE, {}, read)
+    typed = BASE.replace("margin < 0.1", "margin < 0.12")
+
+    after = again.study(typed, {}, read)
+
+    old = {piece for piece, _ in before.pieces.pieces}
+    assert [p.text[:12] for p, _ in after.pieces.pieces if p not in old] == ["policy three"]
+    pairs = zip(before.resolved.policies, after.resolved.policies, strict=True)
+    assert {p.name for p, q in pairs if p is q} == {"one", "two"}
+
+
+def test_a_mistake_costs_no_piece_behind_it():
+    again = Again(PATH)
+    before = again.study(BASE, {}, read)
+
+    after = again.study(BASE.replace("-> retry large ", "-> retry  "), {}, read)
+
+    old = {piece for piece, _ in before.pieces.pieces}
+    new = [piece for piece, _ in after.pieces.pieces if piece not in old]
+    assert [piece.text[:10] for piece in new] == ["policy one"]
+    assert any(d.severity == "error" for d in after.resolved.diagnostics)
+
+
+def test_a_value_that_is_typed_reads_no_policy_again_but_changes_those_that_have_it():
+    again = Again(PATH)
+    before = again.study(BASE, {}, read)
+
+    after = again.study(BASE.replace("nats = 1 in", "nats = 2 in"), {}, read)
+
+    pairs = list(zip(before.resolved.policies, after.resolved.policies, strict=True))
+    assert [a.start is b.start for a, b in pairs] == [True] * 3
+    assert [a is b for a, b in pairs] == [False, True, True]
+    assert after.resolved.policies[0].params[0].value == 2
+
+
+def test_nothing_is_kept_of_what_was_typed_over():
+    again = Again(PATH)
+    for n in range(50):
+        again.study(BASE.replace("entropy > tau", f"entropy > tau + {n} {'(' * (n % 3)}"), {}, read)
+
+    assert len(again.cutter.chunks) == 14
+    assert len(again.reads) <= 5
+    assert len(again.cutter.kept) <= 2
+
+
+def test_what_is_above_a_piece_moves_it_and_changes_nothing_else():
+    again = Again(PATH)
+    before = again.study(BASE, {}, read)
+
+    after = again.study("# one more line\n" + BASE, {}, read)
+
+    same = [a is b for a, b in zip(before.resolved.policies, after.resolved.policies, strict=True)]
+    assert same == [True] * 3

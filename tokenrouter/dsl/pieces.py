@@ -1,0 +1,277 @@
+"""A text in pieces that are parsed each by itself, so that an edit costs the piece that it is in and not the file.
+
+A piece begins at a word of the top level that is the first on its line. One that parses alone without a mistake means
+the same wherever it stands: the parser stands in the same state before and behind it. Around a mistake the parser may look
+ahead, so the piece with the mistake is parsed together with what follows, up to where the parser is in step again;
+where that cannot be told, the text is one piece. So the pieces are what `parse` makes of the whole text, and a test holds
+them to it.
+
+Each piece is a source of its own, whose name no file has: nothing made of it changes when it moves. `Pieces.place` turns
+its spans into those of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count, pairwise
+
+from tokenrouter.diagnostics import Diagnostic, Edit, Span
+from tokenrouter.dsl import ast
+from tokenrouter.dsl.lalr import Build
+from tokenrouter.dsl.lexer import Tokens, tokenize
+from tokenrouter.dsl.mend import TOP
+from tokenrouter.dsl.parse import Tree, parse, too_deep
+from tokenrouter.dsl.recover import Parser
+from tokenrouter.dsl.source import Source
+from tokenrouter.dsl.table import table
+
+BEFORE = "route 1 model x{}\n"  # puts the parser into the state in which it is behind a declaration
+AHEAD = 220  # tokens that must follow a mistake's end: the lexer looks 200 ahead, the parser two
+_NUL = "\0"  # no file has it in its name
+_Key = tuple[str, str, str, str]  # name, text, what stands before and behind
+
+
+@cache
+def _border() -> re.Pattern[str]:
+    words = sorted(word for word, kind in table().words.items() if kind in TOP)
+    return re.compile(rf"[\r\n][ \t]*(?=(?:{'|'.join(words)})(?!\w))")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """One part of a text, and what it is by itself: `tree` is of a source that may begin before and end behind it."""
+
+    name: str
+    text: str
+    tree: Tree
+    before: int  # characters of the tree's source that stand before the piece
+    first: int  # the tokens that are the piece's
+    last: int
+    reaches: bool = False  # what is lost in it reaches to its end, and so to what follows
+    touched: bool = False  # what is lost before it reaches to it
+
+    def sound(self) -> bool:
+        """Return whether it parses alone without a mistake."""
+        return not self.tree.problems and (self.touched or not self.tree.lost)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chunk:
+    """A part of a text between two words of the top level, parsed alone."""
+
+    name: str
+    text: str
+    alone: Piece
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """A text in pieces, in order, each with the offset at which its tree's source would begin."""
+
+    source: Source
+    pieces: list[tuple[Piece, int]]
+    bases: dict[str, int]
+
+    def place(self, span: Span) -> Span:
+        """Return the span in the text of one in a piece; any other as it is."""
+        base = self.bases.get(span.file)
+        return span if base is None else self.source.span(span.start + base, span.end + base)
+
+    def placed(self, diagnostic: Diagnostic) -> Diagnostic:
+        """Return a diagnostic with its places in the text."""
+        place, fix = self.place, diagnostic.fix
+        if fix is not None:
+            fix = replace(fix, edits=tuple(Edit(place(e.span), e.text) for e in fix.edits))
+        labels = tuple(replace(label, span=place(label.span)) for label in diagnostic.labels)
+        return replace(diagnostic, span=place(diagnostic.span), labels=labels, fix=fix)
+
+
+@dataclass(eq=False, slots=True)
+class Cutter:
+    """Cuts the versions of one text, and keeps what did not change from one to the next."""
+
+    path: str
+    chunks: list[_Chunk] = field(default_factory=list)
+    kept: dict[_Key, Piece] = field(default_factory=dict)  # around mistakes
+    names: Iterator[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = (f"{self.path}{_NUL}{n}" for n in count())
+
+    def cut(self, text: str) -> Pieces:
+        """Return a text in pieces."""
+        self.chunks = self._chunks(text)
+        kept: dict[_Key, Piece] = {}
+        made = self._pieces(kept)
+        self.kept = kept
+        source = Source.of(self.path, text)
+        if made is None or (
+            any(map(_left_open, made)) and too_deep(tokenize(source)[0]) is not None
+        ):
+            tree = parse(source)
+            made = [Piece(self.path, text, tree, 0, 0, len(tree.tokens.kinds) - 1)]
+        placed, start = [], 0
+        for piece in made:
+            placed.append((piece, start - piece.before))
+            start += len(piece.text)
+        return Pieces(source, placed, {piece.name: base for piece, base in placed})
+
+    def _chunks(self, text: str) -> list[_Chunk]:
+        """Return the chunks of a text, those of the last version wherever they are the same."""
+        borders = [0, *(found.end() for found in _border().finditer(text)), len(text)]
+        texts = [text[start:end] for start, end in pairwise(borders)]
+        old, same = self.chunks, 0
+        while same < min(len(old), len(texts)) and old[same].text == texts[same]:
+            same += 1
+        behind = 0
+        while (
+            behind < min(len(old), len(texts)) - same
+            and old[-1 - behind].text == texts[-1 - behind]
+        ):
+            behind += 1
+        # A chunk that was typed in keeps its name, so that what refers to it need not be looked at again.
+        names = [chunk.name for chunk in old[same : len(old) - behind]]
+        fresh = []
+        for place in range(same, len(texts) - behind):
+            name = names.pop(0) if names else next(self.names)
+            fresh.append(_Chunk(name, texts[place], _alone(name, texts[place])))
+        return [*old[:same], *fresh, *old[len(old) - behind :]]
+
+    def _pieces(self, kept: dict[_Key, Piece]) -> list[Piece] | None:
+        """Return the pieces; None where the text has to be parsed as a whole."""
+        made = [chunk.alone for chunk in self.chunks]
+        pieces: list[Piece] = []
+        behind = False  # whether a declaration stands before
+        at = 0
+        while at < len(made):
+            piece = made[at]
+            if piece.sound():
+                at += 1
+            else:
+                if not behind:  # the parser is in another state at the beginning
+                    at, pieces = 0, []
+                found = self._region(at, behind, kept)
+                if found is None:
+                    return None
+                piece, at = found
+                if piece.reaches and at < len(made):
+                    made[at] = self._touched(made[at], kept)
+            behind = behind or bool(piece.tree.file.items)
+            pieces.append(piece)
+        return pieces
+
+    def _touched(self, piece: Piece, kept: dict[_Key, Piece]) -> Piece:
+        """Return a piece of which the beginning is lost: what is lost before it reaches to it."""
+        key = (piece.name, piece.text, "", "touched")
+        found = self.kept.get(key)
+        if found is None:
+            found = replace(piece, tree=replace(piece.tree, lost=((0, 0),)), touched=True)
+        kept[key] = found
+        return found
+
+    def _region(
+        self, first: int, behind: bool, kept: dict[_Key, Piece]
+    ) -> tuple[Piece, int] | None:
+        """Return the piece of a mistake, and the chunk behind it; None where the text has to be parsed as a whole."""
+        chunks, last = self.chunks, first + 1
+        while True:
+            seen, end = 0, last
+            while end < len(chunks) and seen < AHEAD:
+                seen += len(chunks[end].alone.tree.tokens.real)
+                if not chunks[end].alone.sound():  # another mistake in sight: one piece of both
+                    last, seen = end + 1, 0
+                end += 1
+            text = "".join(chunk.text for chunk in chunks[first:last])
+            if "/*" in text or any(_too_deep(chunk.alone) for chunk in chunks[first:last]):
+                return None
+            ahead = "".join(chunk.text for chunk in chunks[last:end])
+            key = (chunks[first].name, text, BEFORE if behind else "", ahead)
+            piece = self.kept.get(key) or _parsed(*key, whole=end == len(chunks))
+            if piece is not None:
+                kept[key] = piece
+                return piece, last
+            if last == len(chunks):
+                return None
+            last += 1
+
+
+def _too_deep(piece: Piece) -> bool:
+    return any(problem.code == "TR0215" for problem in piece.tree.problems)
+
+
+def _left_open(piece: Piece) -> bool:
+    """Return whether a piece leaves a `(` open, which counts for how deep the next pieces are."""
+    if piece.sound():
+        return False
+    depth, kinds = 0, piece.tree.tokens.kinds
+    for token in range(piece.first, piece.last):
+        depth += (kinds[token] == "LPAR") - (kinds[token] == "RPAR")
+        if kinds[token] in ("LBRACE", "RBRACE"):
+            depth = 0
+    return depth > 0
+
+
+def _alone(name: str, text: str) -> Piece:
+    tree = parse(Source.of(name, text))
+    return Piece(name, text, tree, 0, 0, len(tree.tokens.kinds) - 1)
+
+
+class _Watched(Parser):
+    """The parser, which remembers the tokens as they were, and whether it looked to the end for what it did not find."""
+
+    def __init__(self, tokens: Tokens, build: Build) -> None:
+        super().__init__(tokens, build)
+        self.kinds, self.real = list(tokens.kinds), list(tokens.real)
+        self.far = False
+
+    def _closer(self, at: int, opens: str = "LBRACE", closes: str = "RBRACE") -> int | None:
+        found = super()._closer(at, opens, closes)
+        self.far = self.far or found is None
+        return found
+
+
+def _parsed(name: str, text: str, before: str, ahead: str, *, whole: bool) -> Piece | None:
+    """Return the piece of a mistake, parsed with what follows; None where it is not over there.
+
+    Where `whole`, the text ends behind that.
+    """
+    parsers: list[_Watched] = []
+
+    def watched(tokens: Tokens, build: Build) -> Parser:
+        parsers.append(_Watched(tokens, build))
+        return parsers[-1]
+
+    tree = parse(Source.of(name, before + text + ahead), watched)
+    end = len(before) + len(text)
+    tokens, items = tree.tokens, tree.file.items
+    border = bisect_left(tokens.starts, end)
+    if not parsers or tokens.starts[border] != end:  # too deep, or a token across the border
+        return None
+    if ahead and not _in_step(parsers[0], tree, border, whole=whole):
+        return None
+    own = tuple(item for item in items if len(before) <= item.start < end)
+    header = None if before else tree.file.header
+    reaches = any(high >= end for _, high in tree.lost)
+    clipped = replace(tree, file=ast.File(len(before), end, header, own))
+    first = bisect_left(tokens.starts, len(before))
+    return Piece(name, text, clipped, len(before), first, border, reaches)
+
+
+def _in_step(parser: _Watched, tree: Tree, border: int, *, whole: bool) -> bool:
+    """Return whether the parser stood at a token as it stands before any declaration, with nothing left to tell."""
+    tokens = tree.tokens
+    end = tokens.starts[border]
+    if not whole and (parser.far or parser.left_open):
+        return False
+    if any(item.start < end < item.end for item in tree.file.items):
+        return False
+    if not any(item.start == end for item in tree.file.items):
+        return False
+    if any(high > end for _, high in tree.lost):
+        return False
+    before, after = (real[bisect_left(real, border) :] for real in (parser.real, tokens.real))
+    return before == after and parser.kinds[border:] == tokens.kinds[border:]
