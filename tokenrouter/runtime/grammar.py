@@ -10,6 +10,8 @@ step; a grammar that needs more is an error. Until then some tenths of a second 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 MAX_KEPT = 8  # compiled grammars of one subserver; the largest take some 80 MB
 WHITE_SPACE = r"[ \n\t]{0,16}"  # between the parts of a JSON text
 ANY_OBJECT = '{"type": "object"}'
+NICENESS = 10  # of a thread that works for grammars
 
 
 class GrammarError(TokenRouterError):
@@ -165,6 +168,12 @@ class Matcher:
         if not allowed.any():
             raise GrammarError(NO_TEXT)
         return allowed
+
+
+def give_way() -> None:
+    """Let the threads of models, and of the server, go before this one."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def json_text(value: object) -> str:

@@ -9,21 +9,17 @@ Without threads, as in the in-process engine, a mask is made when it is asked fo
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from tokenrouter.runtime.grammar import Grammars
+from tokenrouter.runtime.grammar import Grammars, give_way
 from tokenrouter.runtime.sequence import Sequence
 from tokenrouter.runtime.shaping import SLOW_MS, Follower, shaper_of
 
 PATIENCE_MS = SLOW_MS  # that a batch waits for masks when its model has read; reading a token again costs about as much
-THREADS = 2  # for quick masks, and as many for slow ones
-NICENESS = 5  # a model's own threads go first
+QUICK, SLOW = 2, 1  # threads
 
 
 class Masks:
@@ -38,8 +34,8 @@ class Masks:
         """Make masks in threads from now on."""
         self._patience_ms = patience_ms
         self._pools = (
-            ThreadPoolExecutor(THREADS, "masks", _yield_to_models),
-            ThreadPoolExecutor(THREADS, "slow-masks", _yield_to_models),
+            ThreadPoolExecutor(QUICK, "masks", give_way),
+            ThreadPoolExecutor(SLOW, "slow-masks", give_way),
         )
 
     def begin(self, sequences: Iterable[Sequence], now_ms: float) -> None:
@@ -89,9 +85,3 @@ class Masks:
         if shaper.follower is None:
             shaper.follower = Follower(self.grammars, sequence.sampling.grammar)
         return shaper.follower
-
-
-def _yield_to_models() -> None:
-    """Let the model's own threads go first."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

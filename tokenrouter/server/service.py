@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -16,7 +17,7 @@ from tokenrouter.models.errors import ModelError
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.client import Client
-from tokenrouter.runtime.grammar import Grammars
+from tokenrouter.runtime.grammar import Grammars, give_way
 from tokenrouter.server.admission import Limits, Work, check_prompt, prepare
 from tokenrouter.server.answer import Answer
 from tokenrouter.server.aside import LARGE, aside
@@ -46,7 +47,8 @@ from tokenrouter.server.report import Reporter
 
 DEFAULT_MAX_TOKENS = 16  # of a text completion, as OpenAI's
 BODY_LIMIT_BYTES = 4 << 20
-COMPILING = 2  # grammars at once
+COMPILING = 1  # grammars at once
+MAX_KNOWN = 64  # grammars that need not be compiled again to see that they can be
 ENCODING = 2  # long texts at once
 
 
@@ -66,7 +68,10 @@ class Service:
     draining: bool = False
     counts: Counts = field(default_factory=Counts)
     _grammars: Grammars = field(init=False)
-    _compiling: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, COMPILING))
+    _compiling: ThreadPoolExecutor = field(
+        default_factory=partial(ThreadPoolExecutor, COMPILING, "grammars", give_way)
+    )
+    _known_grammars: dict[Guide, str] = field(default_factory=dict)  # the oldest first
     _encoding: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, ENCODING))
 
     def __post_init__(self) -> None:
@@ -214,8 +219,14 @@ class Service:
 
     async def _grammar(self, asked: Guide) -> str:
         """Return the grammar that the answer must follow, compiled once beside the event loop to see that it can be."""
-        async with self._compiling:
-            return await asyncio.to_thread(compiled, asked, self._grammars)
+        known = self._known_grammars.get(asked)
+        if known is None:
+            loop = asyncio.get_running_loop()
+            known = await loop.run_in_executor(self._compiling, compiled, asked, self._grammars)
+            self._known_grammars[asked] = known
+            if len(self._known_grammars) > MAX_KNOWN:
+                del self._known_grammars[next(iter(self._known_grammars))]
+        return known
 
     async def _ids(self, prompt: str | list[int], max_tokens: int | None) -> list[int]:
         if not isinstance(prompt, str):
