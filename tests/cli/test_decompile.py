@@ -1,5 +1,6 @@
 """`trc decompile`: a plan, its text, and the plan of that text mean the same, and nothing is lost on the way."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,9 @@ import tokenrouter
 from tests.factories import save_bench
 from tokenrouter import cli
 from tokenrouter.compiler.decompile import decompile
+from tokenrouter.dsl.layout import layout
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.source import Source
 from tokenrouter.plan.io import write
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -69,8 +73,9 @@ def round_trip(bench, text):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.route")), ids=lambda path: path.stem)
 def test_an_example_comes_back_with_the_same_meaning(bench, path):
-    plan, again, _ = round_trip(bench, path.read_text(encoding="utf-8"))
+    plan, again, told = round_trip(bench, path.read_text(encoding="utf-8"))
 
+    assert told == layout(parse(Source.of("p", bench.text(path.read_text(encoding="utf-8")))))
     assert plan.program_hash == again.program_hash
     assert plan.tuning_hash == again.tuning_hash
 
@@ -128,6 +133,7 @@ def test_names_of_signals_and_heads_that_no_rule_reads_survive_both_spellings(be
 
     assert plan.program_hash == again.program_hash == python.program_hash
     for text in (told, back):
+        text = " ".join(text.split())
         for rule in (
             'when long and request.tier == "paid" -> large',
             "when position > 3 and wild and chance < 0.5 -> retry large",
@@ -136,7 +142,7 @@ def test_names_of_signals_and_heads_that_no_rule_reads_survive_both_spellings(be
             "signal wild = entropy > 2 and margin < 0.1",
             "signal lost = wild and calm > 1 or rank > 9",
             "reads small.{hidden} }",
-            'head odd { python "package.module:Head"  reads large.{hidden, logits, token} }',
+            'head odd { python "package.module:Head" reads large.{hidden, logits, token} }',
             "at small given wild = true, position = 5, chance = 0.1 -> retry large",
         ):
             assert rule in text, text
@@ -148,6 +154,7 @@ def test_decompiling_twice_gives_the_same_text(bench):
     _, again, text = round_trip(bench, EVERYTHING)
 
     assert decompile(again) == text
+    assert laid_out(text)
 
 
 def test_the_verb_writes_a_file_or_stdout(bench, tmp_path, capsys):
@@ -160,6 +167,82 @@ def test_the_verb_writes_a_file_or_stdout(bench, tmp_path, capsys):
         cli.main(["decompile", str(tmp_path / "plan.json"), "-o", str(tmp_path / "p.route")]) == 0
     )
     assert (tmp_path / "p.route").read_text(encoding="utf-8") == text
+
+
+def sourceless(plan):
+    """Return a plan without the text that it came from, as one that was edited by hand is read."""
+    return msgspec.structs.replace(plan, surface=msgspec.structs.replace(plan.surface, source=""))
+
+
+def laid_out(text, name="p.route"):
+    return layout(parse(Source.of(name, text))) == text
+
+
+def test_a_plan_without_its_text_is_told_from_its_programs(bench):
+    plan, _, _ = round_trip(bench, EVERYTHING)
+
+    told = decompile(sourceless(plan))
+
+    path = bench.root / "p.route"
+    path.write_text(told, encoding="utf-8")
+    assert tokenrouter.compile(path).program_hash == plan.program_hash
+    assert laid_out(told)
+    assert "# who pays" in told and "signal shaky" in told
+
+
+def test_what_a_policy_imports_comes_back_with_its_comments_in_both_spellings(bench):
+    (bench.root / "inner.route").write_text(
+        "# inner\nroute 1\n# the dial\nparam tau: nats = 2.5 in [0, 4]  # of nats\n# inner ends\n",
+        encoding="utf-8",
+    )
+    (bench.root / "common.route").write_text(
+        bench.text(
+            '# shared\nroute 1  # one\nimport "inner.route"  # taken in\n'
+            '# the small one\nmodel small { use "small"  cost 1 }  # cheap\n'
+            'model large { use "large"  cost 4 }\n'
+            '# of nobody here\nmodel half { use "half" }\n\n# shared ends\n'
+        ),
+        encoding="utf-8",
+    )
+    path = bench.root / "p.route"
+    path.write_text(
+        '# top\nroute 1\nimport "common.route"\n# a mixture\npolicy p {\n  start mix { small: 1 large: 2 }\n'
+        '  at any {\n    # first\n    when entropy > tau and token is not "x" -> retry large\n'
+        "    when class in {word, code} -> commit then mix { small: 1 large: 2 }\n"
+        "    otherwise -> commit # else\n  }\n}\n# other\npolicy q { start half at any { otherwise -> commit } }\n"
+        'test "t" for p { at small given entropy = 3, class is word -> retry large }\n# bye\n',
+        encoding="utf-8",
+    )
+    plan = tokenrouter.compile(path, policy="p")
+    told = decompile(plan)
+    path.write_text(told, encoding="utf-8")
+    again = tokenrouter.compile(path)
+    python, spelt = python_trip(bench, plan)
+
+    kept = "top,shared,one,inner,the dial,of nats,inner ends,taken in,the small one,cheap,shared ends,a mixture,first,else,bye"
+    for text in (told, spelt, decompile(python)):
+        assert sorted(re.findall("# (.*)", text)) == sorted(kept.split(","))
+        assert "0.33" not in text
+    for text in (told, decompile(python)):
+        assert laid_out(text)
+        assert "start mix { small: 1  large: 2 }" in text
+        assert "at any {" in text and 'token is not "x"' in text and "class in {word, code}" in text
+    assert "mix({small: 1, large: 2})" in spelt and "@at(ANY)" in spelt
+    assert 'step.token != "x"' in spelt and 'step.token_class in {"word", "code"}' in spelt
+    assert plan.program_hash == again.program_hash == python.program_hash
+
+
+def test_dials_that_were_set_and_paths_are_those_of_the_plan(bench):
+    path = bench.root / "p.route"
+    text = "# set\n" + EVERYTHING.replace("param sure: prob = 90%", "param sure: prob = 90%  # why")
+    path.write_text(bench.text(text), encoding="utf-8")
+    plan = tokenrouter.compile(path, sets={"sure": 0.5})
+
+    told = decompile(plan)
+
+    assert "param sure: prob = 0.5  # why" in told and "param tau: nats = 2.5 in [0, 4]" in told
+    assert told.startswith("# set")
+    assert laid_out(told)
 
 
 def test_a_plan_that_was_edited_by_hand_is_told_as_it_is(bench):
@@ -183,8 +266,9 @@ def test_what_enforce_added_is_taken_out_again(bench):
     )
 
     assert plan.program_hash == again.program_hash
-    assert "count(large)" not in told and "enforce share(large) <= 0.4" in told
-    assert "count(large)" not in decompile(nameless)
+    assert "count(large)" not in told and "enforce share(large) <= 40%" in told
+    for edited in (nameless, sourceless(nameless)):
+        assert "count(large)" not in decompile(edited)
 
 
 def python_trip(bench, plan):

@@ -1,5 +1,6 @@
 """Any policy comes back from its plan, in either spelling, with the same meaning and with all that people wrote."""
 
+import msgspec
 from hypothesis import Phase, given, settings
 
 from tests.compiler.plans import facts
@@ -11,7 +12,10 @@ from tokenrouter.compiler.emit import Tuning, emit
 from tokenrouter.compiler.lower import lower
 from tokenrouter.compiler.python_text import python_text
 from tokenrouter.dsl import hir
+from tokenrouter.dsl.layout import layout
 from tokenrouter.dsl.load import parse_text
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.source import Source
 from tokenrouter.plan import structs as s
 
 SHOWN = (Phase.explicit, Phase.reuse, Phase.generate)  # such texts shrink for many minutes
@@ -41,6 +45,12 @@ def said(plan):
     """Return what the comments say; two on one line come back as one."""
     texts = [text for c in plan.surface.comments for text in c.text.split("#")]
     return sorted(text.strip() for text in texts if text.strip())
+
+
+def written(plan):
+    """Return what a surface holds as text, without spaces, which laying out changes."""
+    signals = [f"{signal.name} = {signal.text}" for signal in plan.surface.signals]
+    return ["".join(text.split()) for text in (*signals, *plan.surface.unreached)]
 
 
 def names(text, plan):
@@ -78,11 +88,15 @@ def test_any_policy_comes_back_from_its_plan(text):
     assert again.program_hash == plan.program_hash
     for part in ("models", "params", "vars", "heads", "start", "programs", "claims"):
         assert getattr(again, part) == getattr(plan, part), part
-    assert again.surface.signals == plan.surface.signals
-    assert again.surface.unreached == plan.surface.unreached
+    assert written(again) == written(plan)
     assert [test.name for test in again.surface.tests] == [test.name for test in plan.surface.tests]
     assert said(again) == said(plan)
     assert decompile(again) == told
+    assert layout(parse(Source.of("p.route", told))) == told
+    bare = msgspec.structs.replace(plan, surface=msgspec.structs.replace(plan.surface, source=""))
+    made = decompile(bare)  # from the programs alone, as for a plan that was edited
+    assert layout(parse(Source.of("p.route", made))) == made
+    assert plan_of(made).program_hash == plan.program_hash
     named = names(text, plan)
     assert names(told, plan) == named
 
@@ -93,7 +107,9 @@ def test_any_policy_comes_back_from_its_plan(text):
         test.name for test in plan.surface.tests
     ]
 
-    back = plan_of(decompile(python))  # from Python, in the first spelling
+    spelt = decompile(python)  # from Python, in the first spelling
+    assert layout(parse(Source.of("p.route", spelt))) == spelt
+    back = plan_of(spelt)
     assert back.program_hash == plan.program_hash
     assert said(back) == said(plan)
     assert [test.name for test in back.surface.tests] == [test.name for test in plan.surface.tests]

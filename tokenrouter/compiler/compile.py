@@ -25,6 +25,7 @@ from tokenrouter.compiler.route_text import (
     signal_text,
     test_text,
 )
+from tokenrouter.compiler.written import written
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.dsl import hir
 from tokenrouter.dsl.load import load
@@ -100,7 +101,7 @@ def compile_resolved(
         facts,
         tuning,
         provenance(resolved, auto),
-        surface(policy, auto),
+        surface(resolved, auto),
         [claim_of(auto, claim) for claim in auto.claims],
         digests,
     )
@@ -150,12 +151,14 @@ def _now() -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def surface(policy: hir.Policy, auto: Automaton) -> s.Surface:
+def surface(resolved: hir.Resolved, auto: Automaton) -> s.Surface:
     """Return what only people need."""
+    policy = resolved.only()
     dropped = {decl.name for decl in auto.unreached}
     heads = {decl.name for decl in auto.heads}
     idle = (*(head for head in policy.heads if head.name not in heads), *policy.idle_heads)
     return s.Surface(
+        source=written(resolved, policy),
         signals=[s.SurfaceSignal(name=d.name, text=signal_text(policy, d)) for d in policy.signals],
         tests=[
             s.SurfaceTest(name=test.name, text=test_text(policy, test)) for test in policy.tests

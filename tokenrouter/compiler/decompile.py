@@ -1,24 +1,25 @@
 """Plan -> policy text that compiles to a plan of the same meaning: same `program_hash`, and nothing of the surface lost.
 
-Rules are told as they were written, with the names of derived signals, if that text still gives the plan's programs. For a
-plan that was edited by hand, and for blocks of `at any`, they are written from the programs; what `enforce` added is taken
-out again, since the claim will add it anew.
+A plan holds its policy as it was written. Where that text no longer gives the plan's programs, because the plan was edited by
+hand, each rule is told as it was written where that still holds, and from the programs where not; what `enforce` added is
+taken out again, since the claim will add it anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from tokenrouter.compiler import ir, lift, pipeline, programs
+from tokenrouter.compiler import ir, lift, pipeline, programs, written
 from tokenrouter.compiler.expr import Every, walk
 from tokenrouter.compiler.fold import fold
 from tokenrouter.compiler.lift import NOWHERE
 from tokenrouter.compiler.lower import lower, lower_expr
 from tokenrouter.compiler.naming import Named, put_back
+from tokenrouter.compiler.page import Page
 from tokenrouter.compiler.passes.enforce import asks
-from tokenrouter.compiler.route_text import head_text, model_text
+from tokenrouter.compiler.route_text import head_text, laid_out, model_text
 from tokenrouter.diagnostics import PolicyError
-from tokenrouter.dsl import ast
+from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.load import parse_text
 from tokenrouter.dsl.parse import parse
 from tokenrouter.dsl.source import Source
@@ -27,39 +28,16 @@ from tokenrouter.plan.literal import number, value_text
 from tokenrouter.plan.structs import Plan
 
 
-@dataclass(eq=False, slots=True)
-class _Page:
-    """Lines with the comments that belong to them."""
-
-    comments: dict[str, list[s.Comment]]
-    lines: list[str] = field(default_factory=list)
-
-    def add(self, line: str, anchor: str = "", indent: str = "") -> None:
-        """Write a line under its comments; what stands at the end of the line is put there."""
-        own = self.comments.pop(anchor, [])
-        self.lines += [indent + c.text for c in own if c.place == "above"]
-        ends = [c.text for c in own if c.place == "end"]
-        self.lines.append(indent + "  ".join([line, *ends]))
-
-    def open(self, line: str, anchor: str, indent: str = "") -> None:
-        """Write the line that begins a block; comments at its end wait for `close`."""
-        own = self.comments.get(anchor, [])
-        self.lines += [indent + c.text for c in own if c.place == "above"]
-        self.lines.append(indent + line)
-
-    def close(self, anchor: str, indent: str = "") -> None:
-        """Write the brace that ends a block, after the comments at its end."""
-        own = self.comments.pop(anchor, [])
-        self.lines += [f"{indent}  {c.text}" for c in own if c.place == "end"]
-        self.lines.append(indent + "}")
-
-    def gap(self) -> None:
-        if self.lines and self.lines[-1]:
-            self.lines.append("")
-
-
 def decompile(plan: Plan) -> str:
     """Return the text of a `.route` file."""
+    source = written.restated(plan)
+    if source and _means(source, plan) and written.declares(source, plan):
+        return source
+    return laid_out(_made(plan))
+
+
+def _made(plan: Plan) -> str:
+    """Return a text for a plan whose own was lost, or that was edited by hand."""
     texts = {(r.model, r.rule): r.text for r in plan.provenance.rules}
     signals = _signals(plan)
     for told, names in ((texts, signals), ({}, signals), (texts, [])):
@@ -88,6 +66,9 @@ def _means(text: str, plan: Plan) -> bool:
     except PolicyError:
         return False
     auto, _ = pipeline.run(lower(policy))
+    template = plan.models[plan.tokenizer.template_from].name
+    if (policy.template_from or _start_model(plan)) != template:
+        return False
     return programs.programs(auto) == plan.programs and programs.start(auto) == plan.start
 
 
@@ -96,10 +77,10 @@ def _write(plan: Plan, told: dict[tuple[int, int], str], signals: list[Named]) -
 
     In all others what `signals` stand for is told by their names.
     """
-    comments: dict[str, list[s.Comment]] = {}
+    comments: dict[str, list[s.Comment | hir.Comment]] = {}
     for comment in plan.surface.comments:
         comments.setdefault(_anchor(plan, comment.anchor), []).append(comment)
-    page = _Page(comments)
+    page = Page(comments)
     last = comments.pop("file", [])
     page.lines += [c.text for c in last if c.place == "above"]
     page.lines += ["route 1", ""]
@@ -112,12 +93,12 @@ def _write(plan: Plan, told: dict[tuple[int, int], str], signals: list[Named]) -
         page.gap()
         _test(page, at, test.text)
     # What no line asked for stands at the end rather than nowhere.
-    page.lines += [c.text for left in page.comments.values() for c in left]
+    page.lines += page.left()
     page.lines += [c.text for c in last if c.place == "end"]
     return "\n".join(page.lines) + "\n"
 
 
-def _test(page: _Page, at: int, text: str) -> None:
+def _test(page: Page, at: int, text: str) -> None:
     """Write a test, each case under its comments."""
     tree = parse(Source.of("test", f"route 1 {text}"))
     node = next((item for item in tree.file.items if isinstance(item, ast.Test)), None)
@@ -140,7 +121,7 @@ def _anchor(plan: Plan, anchor: str) -> str:
     return anchor
 
 
-def _declarations(plan: Plan, page: _Page) -> None:
+def _declarations(plan: Plan, page: Page) -> None:
     for declared in plan.models:
         page.add(model_text(declared), f"model {declared.name}")
     for text in plan.surface.unreached:
@@ -167,7 +148,7 @@ def _declarations(plan: Plan, page: _Page) -> None:
 
 
 def _members(
-    plan: Plan, page: _Page, told: dict[tuple[int, int], str], signals: list[Named]
+    plan: Plan, page: Page, told: dict[tuple[int, int], str], signals: list[Named]
 ) -> None:
     _start(plan, page, signals)
     enforced = [_claim(claim.text) for claim in plan.claims if claim.status == "enforced"]
@@ -201,7 +182,7 @@ def _members(
         page.add(f"template from {template}", "template", "  ")
 
 
-def _start(plan: Plan, page: _Page, signals: list[Named]) -> None:
+def _start(plan: Plan, page: Page, signals: list[Named]) -> None:
     rules = lift.start_rules(plan)
     if len(rules) == 1:
         page.add(f"start {_goes(rules[0].go)}", "start", "  ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -160,7 +161,15 @@ class Some:
     of: tuple[Expr, ...]
 
     def __str__(self) -> str:
-        return " or ".join(_inner(item, 2) for item in self.of)
+        parts: list[str] = []
+        for asks, row in groupby(self.of, key=lambda item: isinstance(item, ClassOf)):
+            items = list(row)
+            if asks and len(items) > 1:
+                names = ", ".join(item.name for item in items if isinstance(item, ClassOf))
+                parts.append(f"class in {{{names}}}")
+            else:
+                parts += [_inner(item, 2) for item in items]
+        return " or ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +179,10 @@ class Negation:
     of: Expr
 
     def __str__(self) -> str:
+        if _asks(self.of):
+            text = str(self.of)
+            owner, word, rest = text.split(" ", 2)
+            return f"{owner} is not {rest}" if word == "is" else f"{owner} not in {rest}"
         return f"not {_inner(self.of, 9)}"
 
 
@@ -191,9 +204,22 @@ Expr = (
 )
 
 
+def _classes(expr: Some) -> list[str]:
+    """Return the names of a row of classes; none where an `or` asks for more."""
+    names: list[str] = [item.name for item in expr.of if isinstance(item, ClassOf)]
+    return names if len(names) == len(expr.of) else []
+
+
+def _asks(expr: Expr) -> bool:
+    """Return whether an expression is one question of the candidate, which has its own negation."""
+    return isinstance(expr, (TokenIs, ClassOf)) or (isinstance(expr, Some) and bool(_classes(expr)))
+
+
 def _inner(expr: Expr, level: int) -> str:
     """Return an operand as text, in brackets where it binds looser than its place (`or` 1 ... `*` 6)."""
     match expr:
+        case Some() if _classes(expr):
+            own = 3
         case Some():
             own = 1
         case Every():

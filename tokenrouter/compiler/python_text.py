@@ -27,7 +27,8 @@ def python_text(policy: hir.Policy) -> str:
     blocks += [[*last, *(comment.text for comment in whole if comment.place == "end")]]
     body = "\n\n\n".join("\n".join(block) for block in blocks if block)
     # Names that nothing uses would be flagged in any editor.
-    used = sorted(name for name in lang.__all__ if re.search(rf"\b{name}[(.]|@{name}\n", body))
+    asked = {name: rf"\b{name}[(.]|@{name}\n" for name in lang.__all__} | {"ANY": r"@at\(ANY\)"}
+    used = sorted(name for name, pattern in asked.items() if re.search(pattern, body))
     return f"from tokenrouter.lang import {', '.join(used)}\n\n{body}\n"
 
 
@@ -51,16 +52,13 @@ def _has_place(policy: hir.Policy, anchor: str) -> bool:
             return any(rest == item.name for items in of for item in items)
         case "at" | "rule":
             model = rest.split()[0]
-            return model == _any(policy) or any(b.rules and b.model == model for b in policy.blocks)
+            return any(
+                b.rules and model == ("any" if b.from_any else b.model) for b in policy.blocks
+            )
         case "test" | "case":
             return int(rest.split()[0]) < len(policy.tests)
         case _:
             return False
-
-
-def _any(policy: hir.Policy) -> str:
-    """Return `any` where a block is that of `at any`."""
-    return "any" if any(block.from_any for block in policy.blocks) else ""
 
 
 def _declarations(policy: hir.Policy) -> Iterator[str]:
@@ -123,7 +121,11 @@ def _policy(policy: hir.Policy) -> Iterator[str]:
     yield f"@policy({', '.join(given)})"
     yield f"class {_class_name(policy.name)}:"
     methods = [list(_start(policy))] if len(policy.start) > 1 else []
-    methods += [list(_block(policy, block)) for block in policy.blocks if block.rules]
+    methods += [
+        list(_block(policy, b.model, b)) for b in policy.blocks if b.rules and not b.from_any
+    ]
+    rest = next((block for block in policy.blocks if block.from_any), None)
+    methods += [list(_block(policy, "any", rest))] if rest is not None else []
     yield "\n\n".join("\n".join(method) for method in methods)
 
 
@@ -144,18 +146,13 @@ def _start(policy: hir.Policy) -> Iterator[str]:
         yield f"{indent}return {_choice(rule.go)}"
 
 
-def _block(policy: hir.Policy, block: hir.Block) -> Iterator[str]:
-    names = [block.model]
-    if block is next((b for b in policy.blocks if b.from_any), None):
-        names.append("any")  # comments on `at any` stand at the first of its blocks
-    for name in names:
-        yield from _above(policy, f"at {name}", "    ")
-    yield f"    @at({block.model})"
-    yield f"    def {block.model}_step(step):"
+def _block(policy: hir.Policy, name: str, block: hir.Block) -> Iterator[str]:
+    yield from _above(policy, f"at {name}", "    ")
+    yield f"    @at({'ANY' if name == 'any' else name})"
+    yield f"    def {name}_step(step):"
     for index, rule in enumerate(block.rules):
         indent = "        "
-        for name in names:
-            yield from _above(policy, f"rule {name} {index}", indent)
+        yield from _above(policy, f"rule {name} {index}", indent)
         if rule.when is not None:
             yield f"{indent}if {_expr(rule.when, 'step')}:"
             indent += "    "
@@ -190,7 +187,9 @@ def _borrow(go: hir.Borrow) -> str:
 def _choice(go: hir.To | hir.Mix) -> str:
     if isinstance(go, hir.To):
         return go.model
-    return "mix({" + ", ".join(f"{model}: {number(w)}" for model, w in go.weights) + "})"
+    weights = go.given or [weight for _, weight in go.weights]
+    named = zip((model for model, _ in go.weights), weights, strict=True)
+    return "mix({" + ", ".join(f"{model}: {number(w)}" for model, w in named) + "})"
 
 
 def _test(policy: hir.Policy, at: int, test: hir.Test) -> Iterator[str]:
@@ -262,6 +261,12 @@ def _expr(expr: hir.Expr, step: str) -> str:
             return f"{_inner(expr.left, level, step)} {expr.sign} {right}"
         case hir.AllOf():
             return " and ".join(_inner(item, 3, step) for item in expr.of)
+        case hir.Not(of=hir.TokenIn() | hir.ClassIs() as of):
+            return _asked(of, step, negated=True)
+        case hir.Not(of=hir.AnyOf() as of) if _classes(of):
+            return f"{step}.token_class not in {{{', '.join(map(_quote, _classes(of)))}}}"
+        case hir.AnyOf() if _classes(expr):
+            return f"{step}.token_class in {{{', '.join(map(_quote, _classes(expr)))}}}"
         case hir.AnyOf():
             return " or ".join(_inner(item, 2, step) for item in expr.of)
         case hir.Not():
@@ -287,19 +292,35 @@ def _leaf(expr: hir.Expr, step: str) -> str:
             return f"{step}.{expr.name}({', '.join(map(str, expr.args))})"
         case hir.RequestField():
             return f"{step}.{expr.name}" if step == "request" else f"{step}.request.{expr.name}"
-        case hir.TokenIn(texts=(one,)):
-            return f"{step}.token == {_quote(one)}"
-        case hir.TokenIn():
-            return f"{step}.token in {{{', '.join(map(_quote, expr.texts))}}}"
-        case hir.ClassIs():
-            return f'{step}.token_class == "{expr.name}"'
+        case hir.TokenIn() | hir.ClassIs():
+            return _asked(expr, step)
         case _:
             raise AssertionError(expr)
+
+
+def _asked(expr: hir.TokenIn | hir.ClassIs, step: str, *, negated: bool = False) -> str:
+    """Return a question of the candidate."""
+    equal, among = ("!=", "not in") if negated else ("==", "in")
+    if isinstance(expr, hir.ClassIs):
+        return f'{step}.token_class {equal} "{expr.name}"'
+    if len(expr.texts) == 1:
+        return f"{step}.token {equal} {_quote(expr.texts[0])}"
+    return f"{step}.token {among} {{{', '.join(map(_quote, expr.texts))}}}"
+
+
+def _classes(expr: hir.AnyOf) -> list[str]:
+    """Return the classes that `class in {...}` names; none where an `or` asks for more."""
+    names: list[str] = [item.name for item in expr.of if isinstance(item, hir.ClassIs)]
+    return names if len(names) == len(expr.of) else []
 
 
 def _inner(expr: hir.Expr, level: int, step: str) -> str:
     """Return an operand, in brackets where it binds looser than its place."""
     own = _BINDS.get(type(expr), 9)
+    if isinstance(expr, hir.AnyOf) and _classes(expr):
+        own = 4
+    if isinstance(expr, hir.Not) and isinstance(expr.of, (hir.TokenIn, hir.ClassIs)):
+        own = 4
     if isinstance(expr, hir.Arith):
         own = 5 if expr.sign in "+-" else 6
     text = _expr(expr, step)

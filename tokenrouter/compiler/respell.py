@@ -49,7 +49,7 @@ def route_text(resolved: hir.Resolved, policy: hir.Policy) -> str:
         [_STANDIN] * len(auto.models),
         Tuning(),
         provenance(alone, auto),
-        surface(policy, auto),
+        surface(alone, auto),
         [claim_of(auto, claim) for claim in auto.claims],
         {head.name: "0" * 64 for head in auto.heads},
     )

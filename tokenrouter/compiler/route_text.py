@@ -12,6 +12,9 @@ from tokenrouter.compiler.ir import Go, action
 from tokenrouter.compiler.lower import lower_expr, lower_go
 from tokenrouter.compiler.naming import by_name
 from tokenrouter.dsl import hir
+from tokenrouter.dsl.layout import layout
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.source import Source
 from tokenrouter.plan import structs as s
 from tokenrouter.plan.literal import number, quote, value_text
 
@@ -68,7 +71,20 @@ def head_text(head: hir.Head | s.Head, model: str) -> str:
     return f"head {head.name} {{ {kind} {quote(head.file)}  reads {reads} }}"
 
 
+def laid_out(text: str) -> str:
+    """Return a sound text as `trc fmt` lays it out."""
+    return layout(parse(Source.of("policy.route", text)))
+
+
+def goes(go: hir.To | hir.Mix) -> str:
+    """Return what may stand behind `start`."""
+    return action(True, _go(go)).removeprefix("commit then ")
+
+
 def _go(go: hir.Go) -> Go:
+    if isinstance(go, hir.Mix) and go.given:
+        names = (model for model, _ in go.weights)
+        go = replace(go, weights=tuple(zip(names, go.given, strict=True)))
     if isinstance(go, hir.Borrow):
         until = None if go.until is None else by_name(go.until)
         go = replace(go, most=by_name(go.most), until=until)

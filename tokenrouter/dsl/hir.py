@@ -154,6 +154,7 @@ class Mix:
     """The next model is drawn; the weights sum to 1."""
 
     weights: tuple[tuple[str, float], ...]
+    given: tuple[float, ...] = field(default=(), compare=False)  # the weights as written
 
 
 @dataclass(frozen=True, slots=True)

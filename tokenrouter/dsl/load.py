@@ -120,6 +120,8 @@ def _study(
         one_type(found, one_policy)
     if policy is not None or one:
         made = _choose(found, main, made, policy)
+    if not known_only:
+        made = [_with_imported(policy, files) for policy in made]
     diagnostics = tuple(in_its_language(d) for d in found.finish())
     resolved = hir.Resolved(filename, tuple(made), diagnostics, files.texts)
     return Study(resolved, scope, main, tuple(tree for tree, _ in files.trees))
@@ -234,6 +236,16 @@ def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | N
             known = [node.name.text for node in nodes]
             scope.found.unknown("TR1003", "policy", item.policy.text, span, known)
     return made
+
+
+def _with_imported(policy: hir.Policy, files: Files) -> hir.Policy:
+    """Return a policy with the comments on what it imports."""
+    lists = (policy.models, policy.heads, policy.idle_heads, policy.params, policy.vars)
+    kept = {item.name for items in (*lists, policy.signals) for item in items}
+    said = [c for tree, far in files.trees if far for c in comments(tree).get("", ())]
+    own = ("model", "head", "param", "var", "signal")
+    heard = [c for c in said if not c.anchor.startswith(own) or c.anchor.split()[-1] in kept]
+    return replace(policy, comments=(*heard, *policy.comments)) if heard else policy
 
 
 def _said(spoken: dict[str, tuple[hir.Comment, ...]], name: str) -> tuple[hir.Comment, ...]:

@@ -116,7 +116,8 @@ class Rules:
         total = sum(weights.values())
         if not sound:
             return None
-        return hir.Mix(tuple((model, weight / total) for model, weight in weights.items()))
+        shares = tuple((model, weight / total) for model, weight in weights.items())
+        return hir.Mix(shares, tuple(weights.values()))
 
     def _bad_mix(self, message: str, node: ast.Node) -> bool:
         if not self.tree.is_lost(node.start, node.end):

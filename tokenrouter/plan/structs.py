@@ -277,6 +277,7 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Surface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What execution does not need and `trc decompile` must not lose. Outside the hashes."""
 
+    source: str = ""  # the policy as one `.route` file, laid out, with what it imports
     signals: list[SurfaceSignal] = []  # derived signals
     tests: list[SurfaceTest] = []  # in source order
     unreached: list[
