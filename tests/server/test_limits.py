@@ -1,5 +1,6 @@
 """Time limits, priorities, clients that leave, TLS and CORS, over a real server; after each the models hold nothing."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -277,3 +278,57 @@ def test_metrics_are_in_the_document(server):
 
     assert "text/plain" in document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
     assert "504" in document["paths"]["/v1/completions"]["post"]["responses"]
+
+
+@pytest.fixture
+def full(plan_path):
+    """A server with one place left of those for running requests and two for waiting ones; its number of places; a stream."""
+    places = json.loads(plan_path.read_text())["windows"]["max_active"]
+    with serving(plan_path, "--max-waiting", "2") as running:
+        with running.stream({**ENDLESS, "stream": True, "n": places - 1}) as lines:
+            next(lines)
+            yield running, places
+        holds_nothing(running)
+        running.signal(signal.SIGTERM)
+        assert running.end() == 0
+
+
+def test_a_full_server_says_when_to_ask_again_and_what_it_will_never_hold(full):
+    server, places = full
+    with server.stream({**ENDLESS, "stream": True, "n": 3}) as lines:
+        next(lines)
+        wait_until(lambda: server.get("/ready").json()["waiting"] == 2)
+
+        now = server.post("/v1/completions", json={"prompt": "x"})
+        never = server.post("/v1/completions", json={"prompt": "x", "n": places + 3})
+
+        assert (now.status_code, now.headers["retry-after"]) == (429, "1")
+        assert now.json()["error"]["code"] == "overloaded"
+        assert (never.status_code, never.json()["error"]["param"]) == (400, "n")
+        assert f"{places + 2} at most" in never.json()["error"]["message"]
+    wait_until(lambda: server.get("/ready").json()["waiting"] == 0)
+    small = server.post("/v1/completions", json={"prompt": "x", "max_tokens": 2})
+    assert small.status_code == 200
+
+
+def test_of_two_that_wait_the_one_of_lower_priority_number_goes_first(full):
+    server, _ = full
+    with contextlib.ExitStack() as later:
+        with server.stream({**ENDLESS, "stream": True}) as lines:
+            next(lines)
+            first = threading.Thread(
+                target=lambda: server.post("/v1/completions", json={**ENDLESS, "timeout": 20})
+            )
+            first.start()
+            wait_until(lambda: server.get("/ready").json()["waiting"] == 1)
+            body = {**ENDLESS, "stream": True, "priority": -1}
+            sooner = threading.Thread(
+                target=lambda: later.enter_context(server.stream(body)), daemon=True
+            )
+            sooner.start()
+            wait_until(lambda: server.get("/ready").json()["waiting"] == 2)
+        sooner.join(HANG_S)  # its first event is there
+
+        assert not sooner.is_alive()
+        assert first.is_alive() and server.get("/ready").json()["waiting"] == 1
+    first.join(HANG_S)
