@@ -20,11 +20,9 @@ Run = Callable[
 def serve(run: Run) -> None:
     """Answer until stdin ends."""
     tell({})
-    loads = 0
-    for line in sys.stdin:
+    for load, line in enumerate(sys.stdin):
         asked = json.loads(line)
-        loads += 1
-        first, rest = run(prompts(asked["requests"], asked["prompt"], loads), asked["tokens"])
+        first, rest = run(prompts(asked["requests"], asked["prompt"], load), asked["tokens"])
         tell({"first_s": first, "decode_s": rest, "memory_mb": memory_mb()})
     sys.stdout.flush()
     os._exit(0)
