@@ -155,7 +155,7 @@ def test_names_and_units_are_checked_as_in_the_other_spelling():
     found = examine(text, "p.py").diagnostics
 
     assert [(d.code, text[d.span.start : d.span.end]) for d in found] == [
-        ("TR1002", "step.entrpy"),
+        ("TR1002", "entrpy"),
         (
             "TR1101",
             "'é🎉' == step.entrpy and tau > step.maxprob"[len("'é🎉' == step.entrpy and ") :],

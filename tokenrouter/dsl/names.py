@@ -65,7 +65,8 @@ class Names:
                 help='`token is "x"`, `token in {"x", "y"}`, `class is number`',
             )
         else:
-            self.found.unknown("TR1002", "signal, param or var", name, span, self.values())
+            place = self.span(node.name)  # in Python without its `step.`
+            self.found.unknown("TR1002", "signal, param or var", name, place, self.values())
         return self.poison(node)
 
     def values(self) -> list[str]:

@@ -177,6 +177,9 @@ class PythonExpressions:
                 return self._compare(node, step)
             case py.Constant(value=bool() | int() | float() | str()):
                 return self._leaf(node)
+            case py.Name() if node.id in SIGNALS and step:
+                help_ = f"write `{step}.{node.id}`"
+                raise self.wrong("TR6004", f"`{node.id}` is a signal of a step", node, help_)
             case py.Name() if node.id != step:
                 return ast.Reference(start, end, self.name(node))
             case py.Attribute():
