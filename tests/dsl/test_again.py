@@ -13,7 +13,7 @@ from tokenrouter.dsl.whole import whole
 from tokenrouter.lsp.memory import Memory
 
 PATH = "/nowhere/a.route"
-SETS = {"tau": "0.5", "dial": "9"}
+SETS = {"tau": "0.5", "dial": "10%"}
 OTHER = (
     'route 1\nparam shared: nats = 1 in [0, 4]\nmodel afar { use "a" }\nsignal twice = shared * 2\n'
 )
@@ -32,12 +32,12 @@ head sure { file "sure.safetensors"  reads small.{hidden} }
 policy one {
   start small
   at small {
-    when entropy > tau -> retry large    # behind
+    when entropy > tau and share(large) < dial -> retry large    # behind
     when sure > 50% -> commit set n = n + 1
     otherwise -> commit
   }
   at large { when shaky -> commit then small  otherwise -> commit }
-  guarantee share(large) <= dial
+  guarantee share(large) <= 30%
 }
 
 policy two { start mix { small: 0.5  large: 0.5 }

@@ -15,6 +15,7 @@ SERVER = [sys.executable, "-m", "tokenrouter.cli", "lsp"]
 async def client(lsp_client: LanguageClient, tmp_path_factory):
     folder = tmp_path_factory.mktemp("workspace")
     capabilities = client_capabilities("visual-studio-code")
+    capabilities.workspace.inlay_hint = t.InlayHintWorkspaceClientCapabilities(refresh_support=True)
     options = {"set": {"dial": 2.5, "shut": True}}
     lsp_client.editor = Editor(lsp_client, folder)
     lsp_client.told = await lsp_client.initialize_session(

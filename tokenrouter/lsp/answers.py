@@ -72,6 +72,7 @@ def opened(ls: Server, params: t.DidOpenTextDocumentParams) -> None:
     document = params.text_document
     ls.book.put(document.uri, document.text, document.version)
     ls.later(at_once=True)
+    ls.solve()
 
 
 def changed(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
@@ -86,12 +87,14 @@ def saved(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
     """Look at every text again: files of heads may be others now."""
     ls.book.forget()
     ls.later()
+    ls.solve()
 
 
 def watched(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
     """Look at every text again: a file behind one is another now."""
     ls.book.forget()
     ls.later()
+    ls.solve()
 
 
 def closed(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
@@ -102,6 +105,7 @@ def closed(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     ls.book.close(uri)
     ls.coloured.pop(uri, None)
     ls.marked.discard(path_of(uri))
+    ls.solver.drop(path_of(uri))
     ls.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, []))
     ls.later()
 
@@ -198,8 +202,13 @@ def links(ls: Server, params: t.DocumentLinkParams) -> list[t.DocumentLink]:
 
 
 def hints(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]:
-    """Tell units and settings."""
-    return _of(ls, params, lambda d: tell.hints(d, ls.book.sets, params.range))
+    """Tell units, settings and windows."""
+
+    def ask(document: Document) -> list[t.InlayHint]:
+        solved = ls.solver.hints(document.path, document.resolved.policies)
+        return tell.hints(document, ls.book.sets, params.range, solved)
+
+    return _of(ls, params, ask)
 
 
 def lenses(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import suppress
 from functools import partial
 
 from lsprotocol import types as t
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from tokenrouter.diagnostics import Diagnostic
 from tokenrouter.lsp import problems
 from tokenrouter.lsp.book import Book, Document
 from tokenrouter.lsp.memory import Memory
+from tokenrouter.lsp.windows import Solver, near
 from tokenrouter.version import __version__
 
 REST = 0.12  # seconds without a change before a check begins
@@ -38,6 +41,7 @@ class Server(LanguageServer):
         self.checks: set[asyncio.Task[None]] = set()
         self.checking = asyncio.Lock()
         self.changes = 0  # since the last sweep
+        self.solver = Solver()
         self.marked: set[str] = set()  # paths of which the editor shows diagnostics
         self.coloured: dict[
             str, tuple[str, list[int]]
@@ -88,6 +92,26 @@ class Server(LanguageServer):
             self._tell(document, entry.found)
         if self.changes >= SWEEP and not self.waiting:
             self.sweep()
+
+    def solve(self) -> None:
+        """Have the windows of open policies solved, where a profile is near that is not known yet."""
+        for path in self.book.opened:
+            if near(path) is not None or path in self.solver.solved:
+                task = asyncio.get_running_loop().create_task(self._solve(path))
+                self.checks.add(task)
+                task.add_done_callback(self.checks.discard)
+
+    async def _solve(self, path: str) -> None:
+        entry = self.book.opened.get(path)
+        document = None if entry is None else self.book.document(entry.uri)
+        if document is None:
+            return
+        sets = {n: v for n, v in self.book.sets.items() if document.scope.get(n, "param")}
+        workspace = self.client_capabilities.workspace
+        refresh = workspace.inlay_hint if workspace is not None else None
+        if await self.solver.look(path, sets) and refresh is not None and refresh.refresh_support:
+            with suppress(JsonRpcException):  # an editor that cannot after all
+                await self.workspace_inlay_hint_refresh_async(None)
 
     def _tell(self, document: Document, found: tuple[Diagnostic, ...]) -> None:
         shown = problems.shown(self.book, document, found)

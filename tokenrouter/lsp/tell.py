@@ -163,8 +163,16 @@ def _signature(name: str, argument: int) -> t.SignatureHelp | None:
     )
 
 
-def hints(document: Document, sets: Mapping[str, str], within: t.Range) -> list[t.InlayHint]:
-    """Return the units that numbers and derived signals have got, and the values that settings give params."""
+def hints(
+    document: Document,
+    sets: Mapping[str, str],
+    within: t.Range,
+    windows: Mapping[str, tuple[str, str]] | None = None,
+) -> list[t.InlayHint]:
+    """Return the units that numbers and derived signals have got, the values that settings give params, and solved windows.
+
+    Of these it is told by model what to show, and what to add where somebody points at it.
+    """
     low, high = document.places.offset(within.start), document.places.offset(within.end)
     near = [
         part
@@ -185,6 +193,12 @@ def hints(document: Document, sets: Mapping[str, str], within: t.Range) -> list[
         if low <= offset <= high:
             at_ = document.places.position(offset)
             found[offset] = t.InlayHint(at_, label, t.InlayHintKind.Type)
+    for name, (label, more) in (windows or {}).items():
+        entry = document.scope.get(name, "model")
+        base = None if entry is None else bases.get(entry.tree.source.name)
+        if entry is not None and base is not None and low <= entry.node.name.end + base <= high:
+            at_ = document.places.position(entry.node.name.end + base)
+            found[entry.node.name.end + base] = t.InlayHint(at_, label, tooltip=more)
     return [found[offset] for offset in sorted(found)]
 
 
