@@ -1,5 +1,6 @@
 """A text that is typed is read from piece to piece as it would be from scratch: tokens, trees, diagnostics, to the last place."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,102 @@ def spans(swift, policies):
         for part in parts
     ]  # fmt: skip
     return places if swift is None else [swift.pieces.place(span) for span in places]
+
+
+MANY = "".join(f"param p{n}: nats = 1 in [0, 4]\n" for n in range(40))
+TRICKY = {
+    "a brace whose other one is far away": (
+        "policy p {\n start small\n at small {\n when entropy > 1 { commit\n", MANY, "model z }\n",
+    ),
+    "a brace whose other one is near": ("policy p {\n at small {\n when entropy > 1 { commit\n", "model z }\n"),
+    "a head of a file behind a mistake": ("model 5 route 1\n", MANY),
+    "a comment over two statements": ("signal a = 1 /* x\n", 'model z { use "z" }\n', "*/ + 2\n", MANY),
+    "no comment but a text": ('test "/*" for one {\n', "}\n", 'model z { use "*/" }\n', MANY),
+    "a nest over many statements": tuple(f"signal s{n} = {'(' * 30}\n" for n in range(9)),
+    "blocks left open": ("policy p { at small { x { when\n", MANY, "policy q { start small\n", MANY),
+    "blocks passed over and left open": (
+        "policy p { start small at small { model { { otherwise -> commit } }\n", MANY, "policy q { at small {\n",
+    ),
+    "what is lost reaches to the next": ("param = =\n", "policy p { start small }\n", "signal =\n", MANY),
+    "a sign that stands for another": ("signal a = tau => 1\n", MANY, "signal b = tau => \n", "model z {}\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", TRICKY.values(), ids=TRICKY)
+@pytest.mark.parametrize("head", [BASE, "", "route 1\n"], ids=["behind", "alone", "headed"])
+def test_a_mistake_is_read_with_all_that_it_reaches(head, parts):
+    cutter, again = Cutter(PATH), Again(PATH)
+    for n in range(len(parts) + 1):
+        text = head + "".join(parts[:n])
+
+        assert told(whole(cutter.cut(text))) == told(parse(Source.of(PATH, text)))
+        now, scratch = (
+            again.study(text, SETS, read).resolved,
+            study(text, PATH, SETS, read).resolved,
+        )
+        assert (now.diagnostics, now.policies) == (scratch.diagnostics, scratch.policies)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("route 1", "route 2"),
+        ("param tau: nats", "param tau: ms"),
+        ("param tau: nats", "var tau: nats"),
+        ("param tau: nats = 1", "param tau: nats = 9"),
+        ("param tau:", "param Tau:"),
+        ("param tau:", "param  tau:"),
+        ("param tau:", "param tao:"),
+        ("var n:", "param tau: nats = 1\nvar n:"),
+        ("reads small.{hidden}", "reads large.{hidden}"),
+        ('file "sure', 'file "other'),
+        ("mean(entropy, 8) > tau", "mean(entropy, 9) > tau"),
+        ("mean(entropy, 8) > tau and not", "mean(entropy, 8) > tau  and not"),
+        ("signal shaky", "signal shakier"),
+        ('model large { use "l"  cost 4 }', 'model large { use "l"  cost 5 }'),
+        ("model large", "model  large"),
+        ("model large", "model larger"),
+        (
+            'model small { use "s" }\nmodel large { use "l"  cost 4 }',
+            'model large { use "l" }\nmodel small { use "s" }',
+        ),
+        ("var n: count = 0", "var n: count ="),
+        ("-> commit set n = n + 1\n    otherwise", "-> commit\n    otherwise"),
+        ("when n > 3", "when 4 > 3"),
+        ('kind == "x"', 'kind == "x" and request.kind > 1'),
+        ("given entropy = 9 ", "given entropy = 9, sure = 1 "),
+        ('test "what" for one', 'test "what" for won'),
+        ("policy three", "policy two"),
+        ('import "other', 'import "another'),
+    ],
+)
+def test_what_one_change_means_for_the_rest_is_noticed_and_taken_back(old, new):
+    assert BASE.count(old) == 1
+    again, memory = Again(PATH), Memory()
+    for text in (BASE, BASE.replace(old, new), BASE):
+        swift = again.study(text, SETS, read)
+        now, scratch = swift.resolved, study(text, PATH, SETS, read).resolved
+
+        assert now.diagnostics == scratch.diagnostics
+        assert spans(swift, now.policies) == spans(None, scratch.policies)
+        found = complete(now, lambda p, s=swift: memory.moved(PATH, s.pieces, p), heads=False)
+        assert found == complete(scratch, heads=False)
+
+
+def test_a_file_that_is_imported_and_changes_is_noticed():
+    again, texts = Again(PATH), {"other.route": OTHER}
+    for text in (
+        OTHER,
+        OTHER.replace("shared * 2", "shared * 3"),
+        OTHER.replace("model afar", "model far"),
+    ):
+        texts["other.route"] = text
+
+        def reads(path):
+            return texts[path.rpartition("/")[2]]
+
+        now, scratch = again.study(BASE, {}, reads).resolved, study(BASE, PATH, {}, reads).resolved
+        assert now == scratch
 
 
 def test_the_text_of_these_tests_is_one_in_which_the_passes_run():

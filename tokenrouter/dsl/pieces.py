@@ -177,7 +177,7 @@ class Cutter:
         self, first: int, behind: bool, kept: dict[_Key, Piece]
     ) -> tuple[Piece, int] | None:
         """Return the piece of a mistake, and the chunk behind it; None where the text has to be parsed as a whole."""
-        chunks, last = self.chunks, first + 1
+        chunks, last, step = self.chunks, first + 1, 1
         while True:
             seen, end = 0, last
             while end < len(chunks) and seen < AHEAD:
@@ -189,14 +189,16 @@ class Cutter:
             if "/*" in text or any(_too_deep(chunk.alone) for chunk in chunks[first:last]):
                 return None
             ahead = "".join(chunk.text for chunk in chunks[last:end])
-            key = (chunks[first].name, text, BEFORE if behind else "", ahead)
-            piece = self.kept.get(key) or _parsed(*key, whole=end == len(chunks))
+            whole = end == len(chunks)
+            key = (chunks[first].name, text, BEFORE if behind else "", ahead + _NUL * whole)
+            piece = self.kept.get(key) or _parsed(*key[:3], ahead, whole=whole)
             if piece is not None:
                 kept[key] = piece
                 return piece, last
             if last == len(chunks):
                 return None
-            last += 1
+            last = min(len(chunks), last + step)
+            step *= 2
 
 
 def _too_deep(piece: Piece) -> bool:

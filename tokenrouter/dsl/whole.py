@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 def whole(pieces: Pieces) -> Tree:
     """Return the tree of a text in pieces."""
+    first, _ = pieces.pieces[0]
+    if first.name == pieces.source.name:  # it was parsed as a whole
+        return first.tree
     kinds: list[str] = []
     starts: list[int] = []
     real: list[int] = []
