@@ -10,6 +10,7 @@ from tests.compiler.irs import (
     MARGIN,
     MAXPROB,
     POSITION,
+    STOP,
     at,
     automaton,
     borrow,
@@ -144,6 +145,7 @@ def setting(auto, *sets):
 
 T, U = VarOf("t", "count"), VarOf("u", "count")
 SWITCHES, ELAPSED = SignalOf("switches"), SignalOf("elapsed")
+SINCE = SignalOf("since_switch")
 
 
 def becomes(value):
@@ -180,6 +182,8 @@ def ring(small, large, *sets):
         ring(cmp(T, "==", 1), UNSURE, becomes(1), (ir.Assign("u", num(0)),)),
         ring(cmp(SWITCHES, "==", T), cmp(SWITCHES, ">", T), becomes(T), becomes(plus(T, num(2)))),
         ring(cmp(ELAPSED, ">", T), cmp(ELAPSED, ">", T), becomes(ELAPSED), becomes(ELAPSED)),
+        ring(cmp(SINCE, "==", 0), cmp(SINCE, "<", 1)),
+        ring(UNSURE, cmp(SINCE, "<=", T), becomes(SINCE), becomes(SINCE)),
     ],
     ids=str,
 )
@@ -205,11 +209,57 @@ def test_a_cycle_that_its_own_sets_and_hand_offs_keep_closed_is_told(auto):
         ring(cmp(SWITCHES, "==", T), cmp(SWITCHES, "==", T), becomes(T), becomes(plus(T, num(2)))),
         ring(cmp(ELAPSED, "<", T), cmp(ELAPSED, "<", T), becomes(ELAPSED), becomes(ELAPSED)),
         ring(cmp(ELAPSED, ">", 6), cmp(ELAPSED, "<", 5)),
+        ring(cmp(SINCE, "==", 0), cmp(SINCE, ">", 0)),
+        ring(cmp(SINCE, ">", 2), UNSURE),
+        ring(UNSURE, cmp(T, ">", 0), becomes(SINCE), ()),
     ],
     ids=str,
 )
 def test_a_cycle_that_its_own_sets_or_hand_offs_break_is_none(auto):
     assert livelock(auto) == []
+
+
+def behind(first, *rest):
+    """Return two models that retry each other, the first of which has a rule above that."""
+    return automaton(
+        ("small", first, (None, retry("large"))),
+        ("large", *rest, (None, retry("small"))),
+    )
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        (cmp(SINCE, "==", 0), COMMIT),
+        (either(cmp(POSITION, ">", 3), cmp(POSITION, "<=", 3)), then("large")),
+        (cmp(SWITCHES, ">", 40), STOP),
+        (cmp(SINCE, "==", 0), borrow("large", 1)),
+    ],
+    ids=str,
+)
+def test_a_rule_above_that_always_keeps_the_position_breaks_a_cycle(above):
+    assert livelock(behind(above)) == []
+
+
+def test_rules_above_break_a_cycle_together():
+    early, late = (cmp(POSITION, "<", 9), COMMIT), (cmp(POSITION, ">=", 9), COMMIT)
+
+    assert livelock(behind(early, late)) == []
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        (cmp(SINCE, ">", 0), COMMIT),
+        (both(cmp(SINCE, "==", 0), UNSURE), COMMIT),
+        (cmp(POSITION, "<", 9), COMMIT),
+        (cmp(SWITCHES, "<", 40), STOP),
+        (cmp(SINCE, "==", 0), borrow("large", T)),
+    ],
+    ids=str,
+)
+def test_a_rule_above_that_may_pass_the_position_on_breaks_none(above):
+    assert [d.code for d in livelock(behind(above))] == ["TR2201"]
 
 
 STEADY = [
@@ -234,7 +284,6 @@ WORD, NUMBER = ClassOf("word"), ClassOf("number")
 NEW = {  # at each step
     "a signal": (cmp(ENTROPY, ">", 2), cmp(ENTROPY, "<", 1)),
     "a draw": (cmp(SignalOf("chance"), ">", 0.5), cmp(SignalOf("chance"), "<", 0.5)),
-    "a count of steps": (cmp(SignalOf("since_switch"), ">", 2), cmp(SignalOf("since_switch"), "<", 1)),
     "a load": (cmp(SignalOf("queue", ("large",)), ">", 2), cmp(SignalOf("queue", ("large",)), "<", 1)),
     "a head": (cmp(HeadOf("sure"), ">", 0.5), cmp(HeadOf("sure"), "<", 0.5)),
     "a window": (cmp(Aggregate("mean", POSITION, 4), ">", 2), cmp(Aggregate("mean", POSITION, 4), "<", 1)),

@@ -1,7 +1,7 @@
 """What guards ask of a request's past while one position goes from model to model and nothing is kept.
 
 Vars are carried through the `set`s of the rules as values in terms of what they were before the first; `switches` is one
-more after each hand-off; `elapsed` is another term each time, none below the one before.
+more after each hand-off; `since_switch` is 0 behind one; `elapsed` is another term each time, none below the one before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tokenrouter.compiler.expr import (
     Expr,
     HeadOf,
     Lit,
+    Negation,
     SignalOf,
     TokenIs,
     VarOf,
@@ -30,6 +31,7 @@ from tokenrouter.compiler.ir import Rule
 # Equal for every model that has its turn at one position.
 STEADY = {"position", "prompt_tokens", "count", "share"}
 SWITCHES = SignalOf("switches")
+SINCE = SignalOf("since_switch")
 ELAPSED = SignalOf("elapsed")
 
 
@@ -46,17 +48,21 @@ class Past:
     grown: dict[str, float] = field(default_factory=dict)  # by var, what a round adds to it
     switched: int = 0  # hand-offs of a round; 0 on the first
 
-    def asks(self, guard: Expr | None) -> tuple[Expr, Past]:
-        """Return the part of a guard that is about the past, in terms of the beginning; and the past, it being asked."""
-        parts = guard.of if isinstance(guard, Every) else () if guard is None else (guard,)
-        asked = [part for part in map(self._at, parts) if _is_steady(part)]
+    def asks(self, guard: Expr | None, above: tuple[Expr, ...] = ()) -> tuple[Expr, Past]:
+        """Return what a guard asks of the past, and that the rules `above` do not hold, in terms of the beginning.
+
+        With it comes the past, that being asked.
+        """
+        own = guard.of if isinstance(guard, Every) else () if guard is None else (guard,)
+        parts = (*own, *map(Negation, above))
+        asked = [part for part in map(self._at, parts) if is_steady(part)]
         read = {leaf for part in parts for leaf in walk(part)}
         past = self
         if ELAPSED in read:
             if self.timed is not None:
                 asked.append(Comparison("<=", _time(self.timed), _time(self.handed)))
             past = replace(past, timed=self.handed)
-        if read & {ELAPSED, SWITCHES}:
+        if read & {ELAPSED, SWITCHES, SINCE}:
             past = replace(past, changed=True)
         return fold(Every(tuple(asked))) if asked else TRUE, past
 
@@ -95,6 +101,8 @@ class Past:
                 return self.values.get(part.name, part)
             case SignalOf(name="switches"):
                 return Arithmetic("+", part, Lit(float(self.handed), "count"))
+            case SignalOf(name="since_switch") if self.handed:
+                return Lit(0.0, "count")
             case SignalOf(name="elapsed"):
                 return _time(self.handed)
             case _:
@@ -106,9 +114,9 @@ def _time(step: int) -> SignalOf:
     return SignalOf("elapsed", (step,))
 
 
-def _is_steady(part: Expr) -> bool:
+def is_steady(part: Expr) -> bool:
     """Return whether a part of a guard asks of nothing but the past."""
-    known = STEADY | {"switches", "elapsed"}
+    known = STEADY | {"switches", "since_switch", "elapsed"}
     return all(
         leaf.name in known
         if isinstance(leaf, SignalOf)

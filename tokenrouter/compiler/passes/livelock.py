@@ -5,8 +5,8 @@ Needs: reachable states. Gives: every cycle of moves keeps a token. Reports: TR2
 A `retry` passes the same position on without keeping anything. If retries form a cycle, the same position can go round;
 the runtime bounds that by one turn a model, and a policy that relies on it does not say what it means. What a request's
 past says stays the same while its position goes round, so rules that ask contradictory things of it form no cycle. What
-changes on the way is carried along (`turns`): vars by their `set`s, `switches` by one a hand-off, `elapsed` only upwards. A
-cycle must close a second time, and ask for no bound that what grows from round to round comes to.
+changes on the way is carried along (`turns`): vars by their `set`s, `switches` by one a hand-off, `since_switch` to 0, `elapsed`
+only upwards. Rules above one that fires do not hold, which counts where they ask of nothing but the past. A cycle must close a second time, and ask for no bound that what grows from round to round comes to.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from collections.abc import Iterator
 from itertools import islice
 from math import prod
 
+from tokenrouter.compiler.expr import Expr
 from tokenrouter.compiler.feasible import Region, whole
 from tokenrouter.compiler.graph import Move, moves
-from tokenrouter.compiler.ir import Automaton, Borrow
+from tokenrouter.compiler.interval import interval
+from tokenrouter.compiler.ir import Automaton, Borrow, Rule
 from tokenrouter.compiler.space import Bound, Space, Way
-from tokenrouter.compiler.turns import Past
+from tokenrouter.compiler.turns import Past, is_steady
 from tokenrouter.diagnostics import Diagnostic, Label
 
 MOST_CYCLES = 32  # of them are told; a policy with more has one mistake many times
 MOST_LOOKED_AT = 1000
 MOST_WAYS = 16  # round a cycle, beyond which only rounds that are all alike are looked for
 MOST_ROUNDS = 256  # that close once are looked at
+MOST_ABOVE = 16  # rules above one that fires, of those that ask of nothing but the past
 
 
 def livelock(auto: Automaton) -> list[Diagnostic]:
@@ -84,13 +87,28 @@ def _rounds(
         return
     for move in choices[0]:
         space = regions[0].space
-        asked, then = past.asks(move.rule.when)
+        asked, then = past.asks(move.rule.when, _above(space.auto, move))
         ways = space.ways(asked)
+        if ways is None:
+            asked, then = past.asks(move.rule.when)
+            ways = space.ways(asked)
         ways = [()] if ways is None else [way for way in ways if not _outgrown(past, space, way)]
         left = [part for region in regions for way in ways if (part := region.part(way))]
         if left:
             for rest, end, last in _rounds(choices[1:], left, then.after(move.rule)):
                 yield [move, *rest], end, last
+
+
+def _above(auto: Automaton, move: Move) -> tuple[Expr, ...]:
+    """Return the guards that cannot have held where a rule fires, of those that ask of nothing but the past."""
+    rules = islice(auto.state(move.source).rules, move.number)
+    steady = (r.when for r in rules if r.when and is_steady(r.when) and not _passed_over(auto, r))
+    return tuple(islice(steady, MOST_ABOVE))
+
+
+def _passed_over(auto: Automaton, rule: Rule) -> bool:
+    """Return whether a rule may not fire although its guard holds: a stay below 1 is none."""
+    return isinstance(rule.go, Borrow) and not interval(auto, rule.go.most).low >= 1.0
 
 
 def _outgrown(past: Past, space: Space, way: Way) -> bool:
