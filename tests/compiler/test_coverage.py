@@ -14,12 +14,13 @@ from tests.compiler.irs import (
     both,
     cmp,
     either,
+    num,
     param,
     plus,
     retry,
     then,
 )
-from tokenrouter.compiler.expr import Aggregate, ClassOf, Negation, SignalOf, TokenIs
+from tokenrouter.compiler.expr import Aggregate, Arithmetic, ClassOf, Negation, SignalOf, TokenIs
 from tokenrouter.compiler.laws import least_entropy, most_entropy
 from tokenrouter.compiler.passes.coverage import coverage
 
@@ -45,6 +46,18 @@ def mass(k):
 
 def count(model):
     return SignalOf("count", (model,))
+
+
+def times(x, y):
+    return Arithmetic("*", *(num(z) if isinstance(z, (int, float)) else z for z in (x, y)))
+
+
+def over(x, k):
+    return Arithmetic("/", x, num(k))
+
+
+def minus(c, x):
+    return Arithmetic("-", num(c), x)
 
 
 DRAW, OWN = SignalOf("chance"), SignalOf("share", ("large",))  # two numbers that no law ties
@@ -96,7 +109,31 @@ NEVER = [
     (both(cmp(mass(4), "<", 0.2), cmp(ENTROPY, "<", 1)), "`mass(4)` below 0.2 keeps `maxprob` below 0.2; that keeps"),
     (both(cmp(mass(3), ">", 0.9), cmp(MARGIN, "<", -0.45)), "`margin` lies in [0, 1]"),
     (both(cmp(SignalOf("logprob"), ">", -0.1), cmp(MARGIN, "<", 0.7)), "`logprob` above -0.1 keeps `maxprob` above 0.905; `margin` below 0.7"),
+    (cmp(times(2, ENTROPY), ">", 14), "`entropy` lies in [0, 6.908]"),
+    (cmp(times(3, ENTROPY), ">", 21), "`3 * entropy` lies in [0, 20.72]"),
+    (cmp(over(ENTROPY, 2), ">", 3.5), "`entropy` lies in [0, 6.908]"),
+    (cmp(minus(0, ENTROPY), ">", 1), "`entropy` lies in"),
+    (cmp(minus(8, ENTROPY), "<", 1), "`entropy` lies in"),
+    (cmp(over(ENTROPY, 0), ">", 1), "its parts exclude each other"),
+    (cmp(times(2, DRAW), ">=", 2), "`chance` is below 1"),
+    (both(cmp(times(ENTROPY, 2), ">", 3), cmp(ENTROPY, "<", 1)), "its parts exclude each other"),
+    (both(cmp(times(3, POSITION), ">", 9), cmp(POSITION, "<=", 3)), "its parts exclude each other"),
+    (both(cmp(times(3, ENTROPY), ">", 9), cmp(ENTROPY, "<", 2)), "`3 * entropy > 9` bounds `entropy`"),
+    (cmp(times(2, POSITION), "==", 5), "its parts exclude each other"),
+    (cmp(times(2, MARGIN), ">", times(2, MAXPROB)), "`margin` is at most `maxprob`"),
+    (cmp(times(0.5, POSITION), ">", POSITION), "`position` is at least 0"),
+    (both(cmp(count("large"), "<=", times(0.4, POSITION)), cmp(times(0.5, POSITION), "<", count("large"))), "`position` is at least 0"),
+    (both(cmp(Aggregate("max", MAXPROB, 4), "<", 0.5), cmp(MARGIN, ">", 0.5)), "`margin` is at most `maxprob`; `max(maxprob, 4)` is at least `maxprob`"),
 ]  # fmt: skip
+
+
+def test_a_multiple_that_floats_round_covers_itself_and_what_is_narrower():
+    wide, narrow = cmp(times(3, ENTROPY), ">", 3), cmp(times(3, ENTROPY), ">", 4)
+
+    assert [code for code, _ in found(wide, wide)] == ["TR2302"]
+    assert [code for code, _ in found(wide, narrow)] == ["TR2302"]
+    assert [code for code, _ in found(wide, cmp(ENTROPY, ">", 1.01))] == ["TR2302"]
+    assert found(narrow, wide) == found(wide, cmp(ENTROPY, ">", 0.99)) == []
 
 
 @pytest.mark.parametrize(("guard", "reason"), NEVER, ids=lambda value: str(value)[:50])
@@ -157,6 +194,20 @@ def test_a_guard_that_no_step_satisfies_is_named_with_its_reason(guard, reason):
         both(cmp(RANK, ">", 1), cmp(LOGPROB, ">", -2.4), cmp(MAXPROB, ">", 0.9)),
         both(cmp(OWN, ">", 0.7), cmp(SMALLS, ">", 0.29)),
         cmp(DRAW, ">=", 0.99),
+        cmp(times(2, ENTROPY), ">", 13),
+        cmp(times(3, ENTROPY), ">", 20),
+        cmp(minus(0, ENTROPY), ">", -1),
+        both(cmp(times(ENTROPY, 2), ">", 3), cmp(ENTROPY, "<", 2)),
+        both(cmp(times(0.1, POSITION), ">", 0.3), cmp(POSITION, "<=", 3)),  # as floats have it
+        both(cmp(times(3, ENTROPY), ">", 9), cmp(ENTROPY, "<", 3.1)),
+        cmp(times(2, POSITION), "==", 6),
+        cmp(times(2, POSITION), ">", POSITION),
+        both(
+            cmp(count("large"), "<=", times(0.5, POSITION)),
+            cmp(times(0.4, POSITION), "<", count("large")),
+        ),
+        both(cmp(Aggregate("max", MAXPROB, 4), "<", 0.5), cmp(MARGIN, ">", 0.4)),
+        cmp(minus(0, SignalOf("logprob")), ">", 1),
     ],
     ids=str,
 )

@@ -19,7 +19,7 @@ from tests.compiler.irs import (
     then,
 )
 from tokenrouter.compiler import programs
-from tokenrouter.compiler.expr import Aggregate, Negation, SignalOf
+from tokenrouter.compiler.expr import Aggregate, Arithmetic, Negation, SignalOf
 from tokenrouter.compiler.laws import Range, consequences, most_entropy, no_maxprob
 from tokenrouter.compiler.liveness import alive
 from tokenrouter.compiler.passes.coverage import coverage
@@ -98,6 +98,19 @@ def constant(rng, left):
     return round(rng.uniform(-4, 0) if name == "logprob" else rng.uniform(0, high), 2)
 
 
+def multiple(rng, term):
+    """Return a multiple of a term, or its distance from a constant."""
+    k = num(rng.choice([2, 0.5, 3, 0.1, -1, -0.7, 7, 0]))
+    return rng.choice(
+        [
+            Arithmetic("*", k, term),
+            Arithmetic("*", term, k),
+            Arithmetic("/", term, k),
+            Arithmetic("-", k, term),
+        ]
+    )
+
+
 def guard(rng, depth=2):
     if depth and rng.random() < 0.5:
         parts = [guard(rng, depth - 1) for _ in range(rng.randrange(2, 4))]
@@ -108,6 +121,10 @@ def guard(rng, depth=2):
     right = number(rng) if rng.random() < 0.3 else constant(rng, left)
     if rng.random() < 0.2:
         left = plus(left, num(constant(rng, left)))
+    for _ in range(rng.choice([0, 0, 0, 1, 2])):
+        left = multiple(rng, left)
+    if rng.random() < 0.1:
+        right = multiple(rng, num(right) if isinstance(right, float) else right)
     return cmp(left, rng.choice(["<", "<=", ">", ">="]), right)
 
 

@@ -1,14 +1,18 @@
 """Guards as disjunctions of conjunctions of atoms.
 
 An atom is either `x - y <= c` (strict or not; x, y a numeric term or nothing, which stands for 0) or a bool term that
-holds or does not. What is not linear in one or two terms is a term itself, so nothing is lost but precision.
+holds or does not. What is not linear in one or two terms is a term itself, so nothing is lost but precision. A multiple
+of a term is both: a term, and a bound on what it is a multiple of, which is loosened where a float's product is rounded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp, isfinite
+from typing import NamedTuple
 
 from tokenrouter.compiler.expr import (
+    FLIPPED,
     NEGATED,
     Arithmetic,
     ClassOf,
@@ -20,22 +24,26 @@ from tokenrouter.compiler.expr import (
     Negation,
     ParamOf,
     Sign,
+    SignalOf,
     Some,
     TokenIs,
     VarOf,
 )
+from tokenrouter.signals import SIGNALS
 
 MOST = 256  # conjunctions; beyond it a guard is held for unknown
+ROUNDED = 1e-9  # of a bound, which a product may be off by, and more
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """`x - y <= bound`, or `<` where strict."""
+    """`x - y <= bound`, or `<` where strict; `why` says what it follows from, '' where a guard says so itself."""
 
     x: Expr | None
     y: Expr | None
     bound: float
     strict: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +104,71 @@ def _comparison(guard: Comparison, value: bool) -> list[Conjunction]:
     y, b = linear(guard.right)
     if x == y:
         x = y = None
-    bound = b - a  # x - y sign bound
-    below, above = AtMost(x, y, bound, False), AtMost(y, x, -bound, False)
+    plain = _between(x, y, sign, b - a)
+    multiple = _multiple(guard, sign)
+    if multiple is None:
+        return plain
+    exact, ways = multiple
+    if exact:
+        return ways
+    return [said + also for said, also in zip(plain, ways, strict=True)]
+
+
+def _between(
+    x: Expr | None, y: Expr | None, sign: Sign, bound: float, why: str = "", off: float = 0.0
+) -> list[Conjunction]:
+    """Return the ways in which `x - y sign bound`, where the bound may be off by a little."""
+
+    def below(strict: bool) -> Conjunction:
+        return (AtMost(x, y, bound + off, strict, why),)
+
+    def above(strict: bool) -> Conjunction:
+        return (AtMost(y, x, off - bound, strict, why),)
+
     match sign:
-        case "<=":
-            return [(below,)]
-        case "<":
-            return [(AtMost(x, y, bound, True),)]
-        case ">=":
-            return [(above,)]
-        case ">":
-            return [(AtMost(y, x, -bound, True),)]
+        case "<=" | "<":
+            return [below(sign == "<")]
+        case ">=" | ">":
+            return [above(sign == ">")]
         case "==":
-            return [(below, above)]
+            return [below(False) + above(False)]
         case "!=":
-            return [(AtMost(x, y, bound, True),), (AtMost(y, x, -bound, True),)]
+            return [below(True), above(True)]
+
+
+def _multiple(guard: Comparison, sign: Sign) -> tuple[bool, list[Conjunction]] | None:
+    """Return what a comparison of multiples says of the terms themselves, and whether that is all of it."""
+    left, right = scaled(guard.left), scaled(guard.right)
+    if left.factor in (0.0, 1.0) and right.factor in (0.0, 1.0) and left.plain and right.plain:
+        return None  # as `linear` sees it
+    x, y, k, m = left.term, right.term, left.factor, right.factor
+    if x is y is None:
+        return True, _between(None, None, sign, right.offset - left.offset)
+    if x == y:
+        y, k, m = None, k - m, 0.0
+    if x is None:
+        x, y, k, m = y, None, -m, 0.0
+    if x is None or k == 0.0 or (y is not None and k != m):
+        return None
+    bound = (right.offset - left.offset) / k
+    if not isfinite(bound):
+        return None
+    whole = left.whole and right.whole and y is None and _counts(x)
+    exact = whole or (left.exact and right.exact and _doubles(k))
+    toward: Sign = sign if k > 0.0 else FLIPPED[sign]
+    if exact:
+        return True, _between(x, y, toward, bound)
+    off = ROUNDED * max(abs(bound), abs(left.offset / k), abs(right.offset / k))
+    return False, _between(x, y, toward, bound, f"`{guard}` bounds `{x}`", off)
+
+
+def _counts(term: Expr) -> bool:
+    return isinstance(term, SignalOf) and SIGNALS[term.name].unit == "count"
+
+
+def _doubles(factor: float) -> bool:
+    """Return whether a factor is a power of two, by which floats are multiplied exactly."""
+    return abs(frexp(factor)[0]) == 0.5
 
 
 def is_number(expr: Expr) -> bool:
@@ -140,3 +198,52 @@ def linear(expr: Expr) -> tuple[Expr | None, float]:
             return term, offset + float(left.value)
         case _:
             return expr, 0.0
+
+
+class Scaled(NamedTuple):
+    """A number as a multiple of a term (or of nothing) plus a constant."""
+
+    term: Expr | None
+    factor: float
+    offset: float
+    plain: bool = True  # whether nothing but constants is added
+    exact: bool = True  # whether no product is rounded
+    whole: bool = True  # whether all constants are whole numbers, and none divides
+
+    def plus(self, by: float) -> Scaled:
+        """Return this with a constant added."""
+        whole = self.whole and by.is_integer()
+        return self._replace(offset=self.offset + by, whole=whole)
+
+    def times(self, by: float, divides: bool = False) -> Scaled:
+        """Return this multiplied by a constant, or divided by it."""
+        if divides and not by:
+            return Scaled(None, 0.0, 0.0, plain=False)  # x / 0 is 0
+        return Scaled(
+            self.term if by else None,
+            self.factor / by if divides else self.factor * by,
+            self.offset / by if divides else self.offset * by,
+            plain=False,
+            exact=self.exact and _doubles(by),
+            whole=self.whole and by.is_integer() and not divides,
+        )
+
+
+def scaled(expr: Expr) -> Scaled:
+    """Return a number as a multiple of a term (or of nothing) plus a constant."""
+    match expr:
+        case Lit():
+            return Scaled(None, 0.0, float(expr.value), whole=float(expr.value).is_integer())
+        case Arithmetic(sign="+" | "-", right=Lit() as right):
+            by = float(right.value)
+            return scaled(expr.left).plus(by if expr.sign == "+" else -by)
+        case Arithmetic(sign="*" | "/", right=Lit() as right):
+            return scaled(expr.left).times(float(right.value), expr.sign == "/")
+        case Arithmetic(sign="+", left=Lit() as left):
+            return scaled(expr.right).plus(float(left.value))
+        case Arithmetic(sign="-", left=Lit() as left):
+            return scaled(expr.right).times(-1.0).plus(float(left.value))
+        case Arithmetic(sign="*", left=Lit() as left):
+            return scaled(expr.right).times(float(left.value))
+        case _:
+            return Scaled(expr, 1.0, 0.0)

@@ -16,7 +16,7 @@ from functools import cache
 from math import exp, floor, inf, log, log1p
 from typing import NamedTuple
 
-from tokenrouter.compiler.expr import Aggregate, Expr, HeadOf, Lit, ParamOf, SignalOf
+from tokenrouter.compiler.expr import Aggregate, Arithmetic, Expr, HeadOf, Lit, ParamOf, SignalOf
 from tokenrouter.compiler.ir import Automaton
 from tokenrouter.signals import SIGNALS
 
@@ -70,9 +70,32 @@ def at_most(x: Expr, y: Expr) -> str:
             law = f"`{y}` is at least `{x}`"
         case Aggregate(kind="mean" | "ewma"), Aggregate(kind="max") if (x.of, x.n) == (y.of, y.n):
             law = f"`{x}` is at most `{y}`"
+        case _, Aggregate(kind="max") if law := at_most(x, y.of):
+            law = f"{law}; `{y}` is at least `{y.of}`"
+        case (Arithmetic(sign="*"), _) | (_, Arithmetic(sign="*")):
+            law = _multiples(x, y)
         case _:
             law = ""
     return law
+
+
+def _multiples(x: Expr, y: Expr) -> str:
+    """Return the law by which x <= y where both are multiples of what is never below 0; '' where there is none."""
+    (k, of), (m, other) = _multiple(x), _multiple(y)
+    if of != other or k > m or not (isinstance(of, SignalOf) and SIGNALS[of.name].low >= 0.0):
+        return ""
+    return f"`{of}` is at least 0"
+
+
+def _multiple(term: Expr) -> tuple[float, Expr]:
+    match term:
+        case (
+            Arithmetic(sign="*", left=Lit() as k, right=of)
+            | Arithmetic(sign="*", left=of, right=Lit() as k)
+        ):
+            return float(k.value), of
+        case _:
+            return 1.0, term
 
 
 def most_entropy(p: float, v: int) -> float:

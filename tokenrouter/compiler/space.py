@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tokenrouter.compiler import laws
 from tokenrouter.compiler.atoms import AtMost, Atom, Holds, disjuncts
 from tokenrouter.compiler.expr import Expr, SignalOf
+from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import Automaton
 from tokenrouter.signals import SIGNALS
 
@@ -101,7 +102,7 @@ class Space:
         if found is None:
             expr = self.terms[term]
             assert expr is not None
-            at = laws.range_of(self.auto, expr)
+            at = interval(self.auto, expr)
             lies = f"lies in [{at.low:g}, {at.high:.4g}]"
             if at.high == inf:
                 lies = f"is at least {at.low:g}"
@@ -155,8 +156,9 @@ def _whole(atom: AtMost) -> Link:
     """Return the link of an atom; between counts, which are whole numbers, `<` is `<=` of the next."""
     whole = all(term is None or _counts(term) for term in (atom.x, atom.y))
     if not whole:
-        return Link(atom.bound, atom.strict)
-    return Link(ceil(atom.bound) - 1.0 if atom.strict else float(floor(atom.bound)), False)
+        return Link(atom.bound, atom.strict, atom.why)
+    bound = ceil(atom.bound) - 1.0 if atom.strict else float(floor(atom.bound))
+    return Link(bound, False, atom.why)
 
 
 def _counts(term: Expr) -> bool:
