@@ -1,12 +1,14 @@
 """Bounds on what a model writes: proved, enforced, refuted or not proved, and never broken where they are said to hold."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests.compiler.irs import (
     COMMIT,
     ENTROPY,
+    MAXPROB,
     POSITION,
     STOP,
     at,
@@ -65,6 +67,50 @@ def limited(*small_rules, large=(BACK,), **more):
 )
 def test_a_share_is_decided_on_the_transition_graph(auto, bound, expected):
     assert verdict(auto, share("guarantee", "large", bound))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("until", "much", "little"),
+    [
+        (cmp(MAXPROB, ">", 0.9), "refuted", "refuted"),
+        (cmp(MAXPROB, ">=", 0), "not proved", "refuted"),  # it ends each stay after one token
+        (cmp(MAXPROB, ">", 1), "refuted", "not proved"),  # it ends none early
+        (cmp(POSITION, ">", 9), "not proved", "not proved"),
+    ],
+)
+def test_a_stay_with_until_refutes_where_a_condition_on_its_steps_may_let_it_last(
+    until, much, little
+):
+    lends = limited((UNSURE, borrow("large", 4, until, keep=True)))
+    borrows = automaton(("large", (None, borrow("small", 4, until, keep=True))), ("small",))
+
+    assert verdict(lends, share("guarantee", "large", 0.4))[0] == much
+    assert verdict(borrows, share("guarantee", "large", 0.4))[0] == little
+
+
+def test_what_is_not_proved_is_not_said_to_repeat_but_to_depend_on_the_past():
+    late = limited((cmp(POSITION, "<", 9), borrow("large", 1)))
+    above = automaton(
+        ("large", (cmp(POSITION, ">=", 9), then("small")), (None, COMMIT)),
+        ("small", (None, COMMIT)),
+    )
+
+    [problem] = guarantees(replace(late, claims=(share("guarantee", "large", 0.4),)))
+    assert (
+        "is not proved from the rules alone: as far as the rules alone tell, this can repeat for ever: at small"
+        in problem.message
+    )
+    assert problem.message.endswith("; whether it does depends on `position`")
+    _, evidence = verdict(above, share("guarantee", "large", 0.4))
+    assert evidence.endswith("; whether it does depends on `position`")
+
+
+def test_what_is_not_proved_for_another_reason_than_the_past_names_none():
+    wide = limited((cmp(ENTROPY, ">", 9), borrow("large", 1)))
+
+    _, evidence = verdict(wide, share("guarantee", "large", 0.4))
+    assert evidence.startswith("as far as the rules alone tell, ")
+    assert "depends" not in evidence
 
 
 def test_the_constant_of_a_proof_is_what_a_start_can_cost():

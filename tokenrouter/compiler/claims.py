@@ -5,8 +5,9 @@ cycle that the start reaches, the least weight of any way from the start is -c, 
 count(M) <= x * kept + c, count(M) <= n as c <= n. A borrowed stay weighs its worst length; one without a bound cannot
 be proved; a mixture may draw whom it likes.
 
-A negative cycle refutes a bound only where its rules ask nothing of a request's past and can each fire on some step.
-Guards that ask more may well keep the bound: then the answer is «not proved».
+A negative cycle refutes a bound only where its rules ask nothing of a request's past and can each fire on some step, and
+where stays with `until` may last as long as it takes. Guards that ask more may well keep the bound, and what they ask is
+named: then the answer is «not proved».
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
     ways = list(_ways(auto, claim))
     cycle = _cycle(auto, ways)
     if cycle:
-        return Verdict("not proved", _round_trip(cycle), cycle)
+        return Verdict("not proved", _perhaps(auto, cycle), cycle)
     constant = float(max(0, -_least(auto, ways)))
     if claim.measure == "share":
         text = f"count({claim.model}) <= {number(claim.bound)} * kept + {constant:.4g}"
@@ -85,10 +86,27 @@ def _round_trip(cycle: tuple[Way, ...]) -> str:
     )
 
 
+def _perhaps(auto: Automaton, cycle: tuple[Way, ...]) -> str:
+    """Return what keeps a bound from being proved, with what of a request's past might still keep it."""
+    past = dict.fromkeys(f"`{part}`" for way in cycle for part in _asked(auto, way))
+    depends = f"; whether it does depends on {', '.join(past)}" if past else ""
+    return f"as far as the rules alone tell, {_round_trip(cycle)}{depends}"
+
+
+def _asked(auto: Automaton, way: Way) -> Iterator[Expr]:
+    """Yield what a rule and those above it ask of a request's past."""
+    for rule in auto.state(way.source).rules:
+        go = rule.go if rule is way.rule and isinstance(rule.go, Borrow) else None
+        parts = (rule.when, go and go.most, go and go.until)
+        yield from (part for expr in parts if expr for part in walk(expr) if _remembers(part))
+        if rule is way.rule:
+            return
+
+
 def _ways(auto: Automaton, claim: ClaimDecl) -> Iterator[Way]:
     for state in auto.states:
         for index, rule in enumerate(state.rules):
-            certain = _certain(auto, state, index)
+            certain = _certain(auto, claim, state, index)
             weight = _weight(claim, state.model, 1.0) if rule.keep else Fraction(0)
             if isinstance(rule.go, Borrow):
                 whole = weight + _stay_weight(auto, claim, rule.go)
@@ -120,8 +138,10 @@ def _stay_weight(auto: Automaton, claim: ClaimDecl, go: Borrow) -> Weight:
     return max(Fraction(0), _weight(claim, go.model, least))
 
 
-def _certain(auto: Automaton, state: State, index: int) -> bool:
-    """Return whether a rule asks nothing of a request's past and some step takes it."""
+def _certain(auto: Automaton, claim: ClaimDecl, state: State, index: int) -> bool:
+    """Return whether a rule asks nothing of a request's past, some step takes it, and its stay may weigh the worst."""
+    if _depends(auto, claim, state.rules[index]):
+        return False
     regions = [whole(auto)]
     space = regions[0].space
     for rule in state.rules[: index + 1]:
@@ -133,20 +153,28 @@ def _certain(auto: Automaton, state: State, index: int) -> bool:
         if always is None or never is None:
             return False
         if rule is state.rules[index]:
-            return some(regions, always) and not _depends(rule)
+            return some(regions, always)
         rest = narrow(regions, always, never)
         if rest is None:
             return False
         regions = rest
-    return bool(regions) and not _depends(state.rules[index])
+    return bool(regions)
 
 
-def _depends(rule: Rule) -> bool:
-    """Return whether how long a stay lasts depends on more than the step that begins it."""
+def _depends(auto: Automaton, claim: ClaimDecl, rule: Rule) -> bool:
+    """Return whether a stay may be unable to weigh its worst: its length is a matter of the past, or `until` forbids it."""
     go = rule.go
-    return isinstance(go, Borrow) and (
-        go.until is not None or any(_remembers(part) for part in walk(go.most))
-    )
+    if not isinstance(go, Borrow):
+        return False
+    if any(_remembers(part) for part in walk(go.most)):
+        return True
+    if go.until is None:
+        return False
+    if any(_remembers(part) for part in walk(go.until)):
+        return True
+    region = whole(auto)  # a stay of the bounded model weighs most where `until` never holds
+    ways = region.space.ways(go.until, go.model != claim.model)
+    return ways is None or not some([region], ways)
 
 
 def _remembers(part: Expr) -> bool:
