@@ -7,12 +7,17 @@ import pytest
 
 from tests.compiler.irs import (
     COMMIT,
+    MAXPROB,
     POSITION,
     STOP,
     automaton,
     borrow,
+    both,
     cmp,
     mix,
+    num,
+    param,
+    plus,
     r2r,
     retry,
     share,
@@ -21,7 +26,7 @@ from tests.compiler.irs import (
 from tests.compiler.walk import Walk, kept_tokens
 from tokenrouter.compiler.assume import rule_shares
 from tokenrouter.compiler.chain import flow
-from tokenrouter.compiler.expr import SignalOf
+from tokenrouter.compiler.expr import Arithmetic, SignalOf, VarOf
 from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.profile.priors import MEAN_TOKENS
 
@@ -73,15 +78,105 @@ def test_a_mixture_has_the_shares_of_its_weights():
     assert found.handoffs == pytest.approx([0.25, 0.21, 0.16], abs=0.003)
 
 
-def test_a_model_that_a_request_leaves_for_good_has_the_head_of_the_output():
-    last = cmp(POSITION, ">=", 64)
+LIVES = 1 - 1 / MEAN_TOKENS  # the probability that a kept token is not the last
+DIAL, N = param("n", 16, 0, 256, unit="count")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        cmp(plus(POSITION, num(1)), ">=", N),
+        cmp(POSITION, ">=", Arithmetic("-", N, num(1))),
+        cmp(N, "<", plus(POSITION, num(2))),
+        cmp(Arithmetic("*", num(2), POSITION), ">", 29),
+        both(cmp(POSITION, "<", 4000), cmp(POSITION, ">=", 15)),
+        cmp(Arithmetic("*", POSITION, POSITION), ">=", 256 - 31),
+    ],
+    ids=str,
+)
+def test_a_model_that_a_request_leaves_for_good_has_the_head_of_the_output(last):
     found = flow(
-        automaton(("large", (last, then("small")), (None, COMMIT)), ("small", (None, COMMIT)))
+        automaton(
+            ("large", (last, then("small")), (None, COMMIT)),
+            ("small", (None, COMMIT)),
+            params=[DIAL],
+        )
+    )
+    slack = 0.05 if "position * position" in str(last) else 1e-4  # looked at where it doubles
+
+    assert found.shares[0] == pytest.approx(1 - LIVES**16, abs=slack)
+    assert found.reached == pytest.approx([1.0, LIVES**16], abs=slack)
+
+
+def test_a_position_is_a_place_in_the_answer_and_no_draw_on_each_step():
+    auto = automaton(
+        ("small", (cmp(POSITION, "<", 16), COMMIT), (None, then("large"))),
+        ("large", (cmp(POSITION, "==", 40), then("small")), (None, COMMIT)),
+    )
+    # All of the first 17 tokens, and one at position 41.
+    assert flow(auto).shares[0] == pytest.approx(1 - LIVES**17 + LIVES**41 / 256, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_the_chain_expects_at_each_position_is_what_random_route_programs_do(seed):
+    rng = random.Random(seed)
+    names = ("a", "b", "c")
+
+    def rules(here):
+        others = [name for name in names if name != here]
+        for _ in range(rng.randint(1, 3)):
+            place = cmp(POSITION, rng.choice(["<", ">=", "=="]), rng.choice([3, 20, 60, 200]))
+            draw = cmp(SignalOf("chance"), "<", rng.choice([0.1, 0.5]))
+            move = rng.choice([then(rng.choice(others)), borrow(rng.choice(others), 5), COMMIT])
+            yield (rng.choice([place, draw, both(place, draw)]), move)
+        yield (None, COMMIT)
+
+    auto = automaton(*((name, *rules(name)) for name in names))
+    tokens = []
+    for n in range(500):
+        walk = Walk(auto, random.Random(1000 * seed + n))
+        length = walk.rng.expovariate(1 / MEAN_TOKENS)
+        while len(walk.written) < length and walk.step():
+            pass
+        tokens += walk.written
+
+    seen = [tokens.count(model) / len(tokens) for model in range(3)]
+    assert flow(auto).shares == pytest.approx(seen, abs=0.03), str(auto)
+
+
+@pytest.mark.parametrize(
+    ("until", "most", "length"),
+    [
+        (cmp(SignalOf("chance"), "<", 0.5), 100, 2.0),
+        (cmp(SignalOf("chance"), "<", 0.25), 2, 1.75),
+        (cmp(MAXPROB, ">", 0.9), 100, 4 / 3),
+        (cmp(SignalOf("chance"), "<", 0), 12, 12.0),
+        (None, N, 16.0),
+        (None, plus(N, num(4)), 20.0),
+        (None, VarOf("t", "count"), 8.0),
+    ],
+    ids=str,
+)
+def test_a_stay_lasts_until_its_condition_holds_on_one_of_its_steps(until, most, length):
+    found = flow(
+        automaton(
+            ("small", (RARELY, borrow("large", most, until)), (None, COMMIT)),
+            ("large",),
+            params=[DIAL],
+        )
     )
 
-    assert found.reached[0] == 1.0
-    assert 0.0 < found.shares[0] < 0.5
-    assert found.reached[1] > 0.9
+    assert found.shares[1] == pytest.approx(0.2 * length / (0.2 * length + 0.8))
+
+
+def test_a_stay_of_no_token_at_the_value_of_its_dial_is_passed_over():
+    none, k = param("k", 0, 0, 5, unit="count")
+    states = ("small", (RARELY, borrow("large", k)), (RARELY, then("large")), (None, COMMIT))
+    found = flow(automaton(states, ("large", (None, then("small"))), params=[none]))
+    last = flow(automaton(("small", (None, borrow("large", k))), ("large",), params=[none]))
+
+    assert found.shares == pytest.approx([1 / 1.2, 0.2 / 1.2], abs=1e-3)
+    assert last.shares == pytest.approx([1.0, 0.0])
 
 
 def test_a_model_behind_a_rare_rule_is_reached_less_often():

@@ -2,8 +2,8 @@
 
 They feed the estimates and the eager or lazy prefill, never a promise: everything made from them is `expected`, and the
 plan says `assumed`. A profile replaces them. The priors: one step in four is unsure; a request writes 256 tokens; operands
-of `and` and `or` are independent; later rules see what earlier ones left; bounds that `enforce` guards are kept (`chain`).
-`trc compile --assume` gives some of them other values.
+of `and` and `or` are independent; later rules see what earlier ones left; bounds that `enforce` guards are kept, and what is
+asked of `position` is answered at each position (`chain`). `trc compile --assume` gives some of them other values.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from tokenrouter.compiler.atoms import scaled
 from tokenrouter.compiler.expr import (
     FLIPPED,
     Aggregate,
+    Arithmetic,
     ClassOf,
     Comparison,
     Every,
@@ -26,9 +28,12 @@ from tokenrouter.compiler.expr import (
     SignalOf,
     Some,
     TokenIs,
+    rewrite,
 )
-from tokenrouter.compiler.ir import Automaton, Rule, StartRule
+from tokenrouter.compiler.fold import fold_one
+from tokenrouter.compiler.ir import Automaton, Borrow, Rule, StartRule
 from tokenrouter.errors import UsageError
+from tokenrouter.plan.literal import arithmetic, compare
 from tokenrouter.profile.priors import MEAN_TOKENS
 
 START = "start"  # stands for the start rules among the models' names
@@ -89,8 +94,10 @@ def with_given(assumed: list[float], given: Mapping[int, float]) -> list[float]:
     return [given.get(rule, p * rest / total) for rule, p in enumerate(free)]
 
 
-def rule_shares(auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...]) -> list[float]:
-    """Return the share of steps on which each rule is assumed to fire; they sum to 1."""
+def rule_shares(
+    auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...], position: float | None = None
+) -> list[float]:
+    """Return the share of steps (at a position) on which each rule is assumed to fire; they sum to 1."""
     left, low, high, shares = (
         1.0,
         0.0,
@@ -98,7 +105,13 @@ def rule_shares(auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...]
         [],
     )  # `chance` is one draw a step, so what is left of it is known
     for rule in rules:
-        span = None if rule.when is None else _chance(auto, rule.when)
+        if rule.when is not None and isinstance(rule.go, Borrow) and passed_over(auto, rule.go):
+            shares.append(0.0)
+            continue
+        when = (
+            rule.when if position is None or rule.when is None else _at(auto, rule.when, position)
+        )
+        span = None if when is None else _chance(auto, when)
         if span is not None:
             below, above = max(low, span[0]), min(high, span[1])
             shares.append(left * max(0.0, above - below))
@@ -107,60 +120,95 @@ def rule_shares(auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...]
             elif above >= high:
                 high = min(high, below)
             continue
-        p = 1.0 if rule.when is None else holds(auto, rule.when)
+        p = 1.0 if when is None else holds(auto, when, position)
         shares.append(left * max(0.0, high - low) * p)
         left *= 1.0 - p
     return shares
+
+
+def _at(auto: Automaton, guard: Expr, position: float) -> Expr:
+    """Return a guard with what it asks of a position answered."""
+
+    def answer(part: Expr) -> Expr:
+        if isinstance(part, Comparison):
+            left, right = known(auto, part.left, position), known(auto, part.right, position)
+            if left is not None and right is not None:
+                return Lit(compare(part.sign, left, right), "bool")
+        return fold_one(part)
+
+    return rewrite(guard, answer)
+
+
+def passed_over(auto: Automaton, go: Borrow) -> bool:
+    """Return whether a stay is below one token, by all that is known before any request."""
+    most = known(auto, go.most)
+    return most is not None and most < 1.0
 
 
 def _chance(auto: Automaton, guard: Expr) -> tuple[float, float] | None:
     """Return the interval of `chance` that a guard is about; None where it is about anything else."""
     if not isinstance(guard, Comparison) or guard.left != SignalOf("chance"):
         return None
-    bound = _value(auto, guard.right)
+    bound = known(auto, guard.right)
     if bound is None or guard.sign in ("==", "!="):
         return None
     return (0.0, bound) if guard.sign in ("<", "<=") else (bound, 1.0)
 
 
-def holds(auto: Automaton, guard: Expr) -> float:
-    """Return the assumed probability that a guard holds on a step."""
+def holds(auto: Automaton, guard: Expr, position: float | None = None) -> float:
+    """Return the assumed probability that a guard holds on a step (at a position)."""
     match guard:
         case Lit():
             return 1.0 if guard.value is True else 0.0
         case Negation():
-            return 1.0 - holds(auto, guard.of)
+            return 1.0 - holds(auto, guard.of, position)
         case Every():
-            return prod(holds(auto, item) for item in guard.of)
+            return prod(holds(auto, item, position) for item in guard.of)
         case Some():
-            return 1.0 - prod(1.0 - holds(auto, item) for item in guard.of)
+            return 1.0 - prod(1.0 - holds(auto, item, position) for item in guard.of)
         case TokenIs() | ClassOf():
             return EVENT
         case Comparison():
-            return _comparison(auto, guard)
+            return _comparison(auto, guard, position)
         case _:
             return EVEN
 
 
-def _comparison(auto: Automaton, guard: Comparison) -> float:
-    bound = _value(auto, guard.right)
-    if bound is not None:
-        return _against(guard.sign, guard.left, bound)
-    bound = _value(auto, guard.left)
-    if bound is not None:
-        return _against(FLIPPED[guard.sign], guard.right, bound)
-    return EVEN
+def _comparison(auto: Automaton, guard: Comparison, position: float | None) -> float:
+    left, right = known(auto, guard.left, position), known(auto, guard.right, position)
+    if left is not None and right is not None:
+        return 1.0 if compare(guard.sign, left, right) else 0.0
+    if right is not None:
+        return _measured(guard.sign, guard.left, right)
+    return EVEN if left is None else _measured(FLIPPED[guard.sign], guard.right, left)
 
 
-def _value(auto: Automaton, expr: Expr) -> float | None:
-    """Return the number that an expression stands for before any request; None where it depends on one."""
+def _measured(sign: Sign, measured: Expr, bound: float) -> float:
+    """Return the assumed probability of `measured sign bound`, where it is a multiple of what is measured."""
+    of = scaled(measured)
+    if of.term is None or not of.factor:
+        return EVEN
+    return _against(
+        sign if of.factor > 0.0 else FLIPPED[sign], of.term, (bound - of.offset) / of.factor
+    )
+
+
+def known(auto: Automaton, expr: Expr, position: float | None = None) -> float | None:
+    """Return the number that an expression stands for before any request (at a position); None where it depends on one."""
     match expr:
         case Lit(value=bool() | str()):
             return None
         case Lit():
             return float(expr.value)
-        case ParamOf():
+        case ParamOf() if expr.unit != "bool":
             return float(next(decl.value for decl in auto.params if decl.name == expr.name))
+        case SignalOf(name="position"):
+            return position
+        case Arithmetic():
+            left, right = known(auto, expr.left, position), known(auto, expr.right, position)
+            return None if left is None or right is None else arithmetic(expr.sign, left, right)
+        case Aggregate():  # a window ends at the position
+            return known(auto, expr.of, position)
         case _:
             return None
 

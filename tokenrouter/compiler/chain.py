@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import floor
 
-from tokenrouter.compiler.assume import START, Given, rule_shares, with_given
+from tokenrouter.compiler.assume import (
+    START,
+    Given,
+    holds,
+    known,
+    passed_over,
+    rule_shares,
+    with_given,
+)
 from tokenrouter.compiler.bounds import Room, closed, rooms
-from tokenrouter.compiler.expr import Lit
 from tokenrouter.compiler.ir import Automaton, Borrow, Mix, Rule, Stop, To
+from tokenrouter.compiler.positions import mean, stages, visits
 from tokenrouter.profile.flow import Flow, Step, written
 from tokenrouter.profile.flow import flow as expected
-from tokenrouter.profile.priors import ASSUMED_STAY, UNTIL_SHARE
+from tokenrouter.profile.priors import ASSUMED_STAY
 
 NOTHING: Given = {}
 HALVINGS = 24
+MOST_STAY = 4096.0  # tokens; few answers are longer
 # The part of its bound that a model is brought down to, round by round: models that press each other settle.
 UNDER = tuple(1.0 - 1e-6 * 2.0**turn for turn in range(19))
 
@@ -30,25 +40,42 @@ class _Bounds:
 
     auto: Automaton
     given: Given
-    rows: dict[frozenset[str], list[list[float]]] = field(default_factory=dict)  # where reached
+    begins: list[int] = field(init=False)  # of the stages of an answer
+    rows: dict[frozenset[str], list[list[list[float]]]] = field(default_factory=dict)  # by stage
+
+    def __post_init__(self) -> None:
+        self.begins = stages(self.auto)
 
     def shares(self, room: Room) -> list[list[float]]:
         """Return the shares of all rules for some room under the bounds."""
-        auto, total = self.auto, [[0.0] * len(state.rules) for state in self.auto.states]
+        auto = self.auto
+        by_stage = [[[0.0] * len(state.rules) for state in auto.states] for _ in self.begins]
         for p, reached in rooms(room):
-            for row, found in zip(total, self._where(room, reached), strict=True):
-                for at, share in enumerate(found):
-                    row[at] += p * share
-        return [
-            with_given(row, self.given.get(state.model, {}))
-            for state, row in zip(auto.states, total, strict=True)
+            for total, rows in zip(by_stage, self._where(room, reached), strict=True):
+                for row, found in zip(total, rows, strict=True):
+                    for at, share in enumerate(found):
+                        row[at] += p * share
+        by_stage = [
+            [
+                with_given(row, self.given.get(state.model, {}))
+                for state, row in zip(auto.states, total, strict=True)
+            ]
+            for total in by_stage
         ]
+        if len(by_stage) == 1:
+            return by_stage[0]
+        ways = [_steps(auto, rows) for rows in by_stage]
+        return mean(self.begins, by_stage, visits(self.begins, ways, _entry(auto, self.given)))
 
-    def _where(self, room: Room, reached: frozenset[str]) -> list[list[float]]:
+    def _where(self, room: Room, reached: frozenset[str]) -> list[list[list[float]]]:
         if reached not in self.rows:
-            self.rows[reached] = [
-                rule_shares(self.auto, tuple(closed(rule, room, reached) for rule in state.rules))
+            rules = [
+                tuple(closed(rule, room, reached) for rule in state.rules)
                 for state in self.auto.states
+            ]
+            at = [float(begin) for begin in self.begins] if len(self.begins) > 1 else [None]
+            self.rows[reached] = [
+                [rule_shares(self.auto, row, position) for row in rules] for position in at
             ]
         return self.rows[reached]
 
@@ -102,29 +129,31 @@ def _steps(auto: Automaton, found: list[list[float]]) -> list[Step]:
     out: list[Step] = []
     for at, state in enumerate(auto.states):
         for rule, p in zip(state.rules, found[at], strict=True):
-            out += _ways(rule, at, p, place)
+            out += _ways(auto, rule, at, p, place)
     return out
 
 
-def _ways(rule: Rule, at: int, p: float, place: dict[str, int]) -> list[Step]:
+def _ways(auto: Automaton, rule: Rule, at: int, p: float, place: dict[str, int]) -> list[Step]:
     kept = 1.0 if rule.keep else 0.0
     match rule.go:
         case Stop():
             return [Step(at, None, p, kept)]
-        case Borrow() as go:
-            return [Step(at, at, p, kept, place[go.model], _stay(go))]
+        case Borrow() as go if not passed_over(auto, go):
+            return [Step(at, at, p, kept, place[go.model], _stay(auto, go))]
         case To() as go:
             return [Step(at, place[go.model], p, kept)]
         case Mix() as go:
             return [Step(at, place[name], p * weight, kept) for name, weight in go.weights]
-        case _:
-            return [Step(at, at, p, kept)]
+        case _:  # a last rule that is passed over commits and stays
+            return [Step(at, at, p, 1.0)]
 
 
-def _stay(go: Borrow) -> float:
-    known = isinstance(go.most, Lit) and not isinstance(go.most.value, (bool, str))
-    most = float(go.most.value) if known and isinstance(go.most, Lit) else ASSUMED_STAY
-    return max(1.0, most * (1.0 if go.until is None else UNTIL_SHARE))
+def _stay(auto: Automaton, go: Borrow) -> float:
+    """Return the mean length of a stay: its `until` is asked after each token, and ends it with one probability."""
+    length = known(auto, go.most)
+    most = max(1.0, floor(ASSUMED_STAY if length is None else min(length, MOST_STAY)))
+    ends = 0.0 if go.until is None else holds(auto, go.until)
+    return most if ends <= 0.0 else (1.0 - (1.0 - ends) ** most) / ends
 
 
 def flow(auto: Automaton, given: Given = NOTHING) -> Flow:
