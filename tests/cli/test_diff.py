@@ -141,6 +141,44 @@ def test_a_claim_and_the_guards_that_enforce_it_are_told(golden):
     golden(told(POLICY, changed(("policy p {", "policy p {\n  enforce share(large) <= 40%"))))
 
 
+def bounded(percent, tau):
+    end = "    otherwise -> commit\n  }\n}\n"
+    claim = end.removesuffix("}\n") + f"  enforce share(large) <= {percent}%\n}}\n"
+    return changed(("nats = 2.0", f"nats = {tau}"), (end, claim))
+
+
+@pytest.mark.parametrize(("tau", "tight", "loose"), [(2.0, 40, 50), (1.0, 40, 50), (2.0, 30, 70)])
+def test_a_bound_that_is_only_loosened_makes_more_steps_go_to_its_model(tau, tight, loose):
+    old, new = compiled(bounded(tight, 2.0)), compiled(bounded(loose, tau))
+    to, back = places(old, new), places(new, old)
+
+    for found, fires in ((to, "more"), (back, "fewer")):
+        enforced = [rule.fires for place in found for rule in place.rules if rule.change == "guard"]
+        assert enforced == [fires] * 3
+    small, _ = to
+    assert {shift.before for shift in small.shifts} == {"commit"}
+    assert {shift.after for shift in small.shifts} == {"retry large", "commit then large"}
+    small, _ = back
+    assert {shift.after for shift in small.shifts} == {"commit"}
+
+
+def test_what_is_told_of_a_bound_can_be():
+    found = places(compiled(bounded(40, 2.0)), compiled(bounded(50, 1.0)))
+    steps = [
+        {"entropy": entropy, "position": position, "count": count, "newline": newline}
+        for entropy in (0.5, 1.5, 2.5)
+        for position in range(20)
+        for count in range(position + 1)
+        for newline in (True, False)
+    ]
+    told_of = [where for place in found for shift in place.shifts for where in shift.where]
+
+    assert len(told_of) == 5
+    for where in told_of:
+        asked = where.replace("count(large)", "count").replace('token is "\\n"', "newline")
+        assert any(eval(asked, {}, step) for step in steps), where
+
+
 def test_a_start_by_the_length_of_the_prompt_is_told(golden):
     new = changed(("  start small", "  start {\n    when prompt_tokens > 2000 -> large\n    otherwise -> small\n  }"))  # fmt: skip
 

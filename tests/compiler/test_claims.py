@@ -105,6 +105,23 @@ def test_what_is_not_proved_is_not_said_to_repeat_but_to_depend_on_the_past():
     assert evidence.endswith("; whether it does depends on `position`")
 
 
+@pytest.mark.parametrize(
+    ("measure", "bound", "expected"),
+    [
+        ("share", 0.3, "enforced"),
+        ("share", 0.5, "enforced"),
+        ("share", 0.2, "not proved"),
+        ("count", 9, "not proved"),
+    ],
+)
+def test_a_guarantee_of_a_bound_that_is_enforced_is_kept_by_it(measure, bound, expected):
+    claims = [share("enforce", "large", 0.3), share("guarantee", "large", bound, measure)]
+    auto, _ = enforce(limited((UNSURE, borrow("large", 1)), claims=claims))
+
+    assert verdict(auto, claims[1])[0] == expected
+    assert (guarantees(auto) == []) == (expected == "enforced")
+
+
 def test_what_is_not_proved_for_another_reason_than_the_past_names_none():
     wide = limited((cmp(ENTROPY, ">", 9), borrow("large", 1)))
 

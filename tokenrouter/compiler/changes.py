@@ -47,10 +47,11 @@ def places(old: Plan, new: Plan) -> list[Place]:
 
 def _everything(old: Plan, new: Plan) -> Region:
     """Return all steps, under the laws that hold for the vocabularies of both plans."""
+    names = dict.fromkeys(model.name for plan in (old, new) for model in plan.models)
     return whole(
         ir.Automaton(
             policy=new.policy,
-            models=(),
+            models=tuple(ir.ModelDecl(name, "", lift.NOWHERE) for name in names),
             start=(),
             states=(),
             span=lift.NOWHERE,

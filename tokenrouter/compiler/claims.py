@@ -64,6 +64,8 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
         return Verdict("proved", f"`{claim.model}` is never reached")
     if claim.kind == "enforce":
         return Verdict("enforced", f"every hand-off to `{claim.model}` asks for it")
+    if any(_keeps(other, claim) for other in auto.claims):
+        return Verdict("enforced", f"every hand-off to `{claim.model}` asks for a bound as tight")
     certain = _cycle(auto, [way for way in _ways(at_values(auto), claim) if way.certain])
     if certain:
         return Verdict("refuted", _round_trip(certain), certain)
@@ -78,6 +80,12 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
     if constant <= claim.bound:
         return Verdict("proved", f"at most {constant:.4g} on every way")
     return Verdict("not proved", f"some way may keep {constant:.4g} tokens of `{claim.model}`")
+
+
+def _keeps(enforced: ClaimDecl, claim: ClaimDecl) -> bool:
+    """Return whether a bound that is enforced is one that is claimed, or below it."""
+    same = (enforced.measure, enforced.model) == (claim.measure, claim.model)
+    return enforced.kind == "enforce" and same and enforced.bound <= claim.bound
 
 
 def _round_trip(cycle: tuple[Way, ...]) -> str:
