@@ -151,6 +151,8 @@ def test_what_the_chain_expects_at_each_position_is_what_random_route_programs_d
         (cmp(SignalOf("chance"), "<", 0.25), 2, 1.75),
         (cmp(MAXPROB, ">", 0.9), 100, 4 / 3),
         (cmp(SignalOf("chance"), "<", 0), 12, 12.0),
+        (cmp(MAXPROB, ">", 1), 12, 12.0),
+        (cmp(MAXPROB, ">=", 0), 12, 1.0),
         (None, N, 16.0),
         (None, plus(N, num(4)), 20.0),
         (None, VarOf("t", "count"), 8.0),

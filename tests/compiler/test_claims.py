@@ -28,7 +28,7 @@ from tests.compiler.irs import (
 from tests.compiler.walk import kept_tokens
 from tokenrouter.compiler import ir
 from tokenrouter.compiler.claims import decide
-from tokenrouter.compiler.expr import SignalOf, VarOf
+from tokenrouter.compiler.expr import Negation, ParamOf, SignalOf, VarOf
 from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.compiler.passes.guarantees import guarantees
 
@@ -73,8 +73,8 @@ def test_a_share_is_decided_on_the_transition_graph(auto, bound, expected):
     ("until", "much", "little"),
     [
         (cmp(MAXPROB, ">", 0.9), "refuted", "refuted"),
-        (cmp(MAXPROB, ">=", 0), "not proved", "refuted"),  # it ends each stay after one token
-        (cmp(MAXPROB, ">", 1), "refuted", "not proved"),  # it ends none early
+        (cmp(MAXPROB, ">=", 0), "proved", "refuted"),  # it ends each stay after one token
+        (cmp(MAXPROB, ">", 1), "refuted", "proved"),  # it ends none early
         (cmp(POSITION, ">", 9), "not proved", "not proved"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_stay_with_until_refutes_where_a_condition_on_its_steps_may_let_it_las
     lends = limited((UNSURE, borrow("large", 4, until, keep=True)))
     borrows = automaton(("large", (None, borrow("small", 4, until, keep=True))), ("small",))
 
-    assert verdict(lends, share("guarantee", "large", 0.4))[0] == much
+    assert verdict(lends, share("guarantee", "large", 0.6))[0] == much
     assert verdict(borrows, share("guarantee", "large", 0.4))[0] == little
 
 
@@ -103,6 +103,17 @@ def test_what_is_not_proved_is_not_said_to_repeat_but_to_depend_on_the_past():
     assert problem.message.endswith("; whether it does depends on `position`")
     _, evidence = verdict(above, share("guarantee", "large", 0.4))
     assert evidence.endswith("; whether it does depends on `position`")
+
+
+def test_a_param_that_is_true_or_false_is_the_same_on_every_step_of_a_request():
+    on = ParamOf("on", "bool")
+    flag = ir.ParamDecl("on", "bool", False, at(1))
+    large = ((Negation(on), COMMIT), BACK)
+    auto = limited((on, then("large")), large=large, params=(flag,))
+    other = limited((Negation(on), then("large")), large=large, params=(flag,))
+
+    assert verdict(auto, share("guarantee", "large", 0.5))[0] == "not proved"
+    assert verdict(other, share("guarantee", "large", 0.5))[0] == "refuted"
 
 
 @pytest.mark.parametrize(

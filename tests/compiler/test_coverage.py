@@ -20,6 +20,7 @@ from tests.compiler.irs import (
     retry,
     then,
 )
+from tokenrouter.compiler import pipeline
 from tokenrouter.compiler.expr import Aggregate, Arithmetic, ClassOf, Negation, SignalOf, TokenIs
 from tokenrouter.compiler.laws import least_entropy, most_entropy
 from tokenrouter.compiler.passes.coverage import coverage
@@ -82,6 +83,9 @@ NEVER = [
     (both(cmp(count("large"), "<", 6), cmp(count("small"), "<=", 4), cmp(POSITION, ">=", 10)), "the counts of all models sum to `position`"),
     (both(cmp(OWN, ">", 0.5), cmp(POSITION, ">=", 10), cmp(count("large"), "<", 5)), "`share(large)` is `count(large)` / `position`"),
     (both(cmp(OWN, "<", 0.5), cmp(POSITION, "<=", 10), cmp(count("large"), ">", 5)), "`share(large)` is `count(large)` / `position`"),
+    (both(cmp(OWN, ">", 0), cmp(count("large"), "==", 0)), "`share(large)` is at most `count(large)`"),
+    (both(cmp(OWN, "==", 0), cmp(count("large"), ">", 0)), "where `share(large)` is 0 so is `count(large)`"),
+    (both(cmp(OWN, "==", 1), cmp(count("small"), ">=", 1)), "where `share(large)` is 1 `count(small)` is 0"),
     (cmp(DRAW, ">=", 1), "`chance` is below 1"),
     (both(cmp(MAXPROB, ">", 0.9), cmp(ENTROPY, ">", 3)), "`maxprob` above 0.9 keeps `entropy` below"),
     (both(cmp(MAXPROB, "<", 0.3), cmp(ENTROPY, "<", 1)), "`maxprob` below 0.3 keeps `entropy` above"),
@@ -193,6 +197,10 @@ def test_a_guard_that_no_step_satisfies_is_named_with_its_reason(guard, reason):
         both(cmp(RANK, ">", 7), cmp(LOGPROB, ">", -2.08)),
         both(cmp(RANK, ">", 1), cmp(LOGPROB, ">", -2.4), cmp(MAXPROB, ">", 0.9)),
         both(cmp(OWN, ">", 0.7), cmp(SMALLS, ">", 0.29)),
+        both(cmp(OWN, ">", 0), cmp(count("large"), "==", 1)),
+        both(cmp(OWN, "==", 0), cmp(count("small"), ">", 0)),
+        both(cmp(OWN, ">", 0.99), cmp(count("small"), ">=", 1)),
+        both(cmp(OWN, "==", 1), cmp(count("large"), ">=", 1), cmp(count("small"), "<", 1)),
         cmp(DRAW, ">=", 0.99),
         cmp(times(2, ENTROPY), ">", 13),
         cmp(times(3, ENTROPY), ">", 20),
@@ -260,12 +268,55 @@ def test_a_threshold_that_no_step_passes_is_told_with_the_params_value():
 
 def test_a_threshold_that_every_step_passes_is_told_too():
     decl, n = param("n", 0, 0, 10, unit="count")
-    [(code, message)] = found(
-        cmp(plus(POSITION, n), ">=", n), cmp(POSITION, ">=", n), params=[decl]
-    )
+    [(code, message)] = found(cmp(POSITION, ">=", n), params=[decl])
 
     assert code == "TR2304"
     assert "fires on every step" in message
+    assert codes(cmp(plus(POSITION, n), ">=", n), params=[decl]) == ["TR2304"]
+    # What such a rule leaves nothing of is no news.
+    assert codes(cmp(POSITION, ">=", n), cmp(ENTROPY, ">", 1), params=[decl]) == ["TR2304"]
+
+
+LOW, HIGH = param("low", 3, 0, 5), param("high", 2, 0, 5)
+
+
+def test_dials_in_the_wrong_order_are_told_with_their_values():
+    rules = [cmp(ENTROPY, ">", dial) for _, dial in (HIGH, LOW)]
+    [(code, message)] = found(*rules, params=[LOW[0], HIGH[0]])
+
+    assert code == "TR2304"
+    assert message.startswith("with `high` = 2, `low` = 3 rule `when entropy > low -> ")
+    assert message.endswith("can never fire: an earlier rule covers it")
+    assert found(*reversed(rules), params=[LOW[0], HIGH[0]]) == []
+
+
+def test_of_a_model_that_is_never_left_its_own_warning_tells():
+    rules = ((cmp(ENTROPY, ">", HIGH[1]), COMMIT), (cmp(ENTROPY, ">", LOW[1]), retry("large")))
+    auto = automaton(
+        ("small", *rules, (None, COMMIT)),
+        ("large", (None, then("small"))),
+        params=[LOW[0], HIGH[0]],
+    )
+
+    assert [d.code for d in pipeline.run(auto)[1]] == ["TR2102"]
+
+
+def test_rules_that_cover_another_together_at_the_values_of_dials_are_told_of():
+    below, above = cmp(ENTROPY, "<", LOW[1]), cmp(ENTROPY, ">", HIGH[1])
+    [(code, message)] = found(below, above, cmp(MARGIN, ">", 0.5), params=[LOW[0], HIGH[0]])
+
+    assert code == "TR2304"
+    assert message.endswith("can never fire: the rules above cover it together")
+    apart, near = param("low", 2, 0, 5), cmp(MARGIN, ">", 0.5)
+    assert found(below, above, near, params=[apart[0], HIGH[0]]) == []
+
+
+def test_a_rule_that_is_covered_whatever_the_dials_are_is_told_of_once():
+    rules = [cmp(ENTROPY, ">", LOW[1]), cmp(ENTROPY, ">", plus(LOW[1], num(1)))]
+
+    assert codes(*rules, params=[LOW[0]]) == ["TR2302"]
+    past = param("low", 8, 0, 9)
+    assert codes(cmp(ENTROPY, ">", past[1]), cmp(MARGIN, ">", 0.5), params=[past[0]]) == ["TR2304"]
 
 
 def test_params_stay_symbols_so_that_one_dial_covers_itself():
@@ -273,7 +324,9 @@ def test_params_stay_symbols_so_that_one_dial_covers_itself():
 
     assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">=", tau), params=[decl]) == []
     assert codes(cmp(ENTROPY, ">=", tau), cmp(ENTROPY, ">", tau), params=[decl]) == ["TR2302"]
-    assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">", plus(tau, tau)), params=[decl]) == []
+    assert codes(cmp(ENTROPY, ">", tau), cmp(ENTROPY, ">", plus(tau, tau)), params=[decl]) == [
+        "TR2304"
+    ]
 
 
 def test_what_rules_leave_is_bent_by_laws_on_signals_that_no_rule_names():

@@ -330,6 +330,24 @@ def test_a_model_that_is_never_left_by_accident_is_told():
     assert never_left(choice) == never_left(near) == []
 
 
+def test_a_rule_that_would_end_requests_is_not_said_to_hand_them_on():
+    never = cmp(MARGIN, ">", MAXPROB)
+    ends = automaton(("small", (never, STOP), (None, COMMIT)))
+    moves = automaton(
+        ("small", (never, STOP), (never, then("large")), (None, COMMIT)),
+        ("large", (None, COMMIT)),
+    )
+
+    [(_, message)] = told(never_left(ends))
+    assert message == "no rule ever ends a request at `small`, although one means to"
+    [found] = never_left(moves)
+    assert found.message.startswith("no request ever leaves `small`")
+    assert [label.text.split(",")[0] for label in found.labels] == [
+        "this rule would end it",
+        "this rule would hand it on",
+    ]
+
+
 def test_start_rules_are_covered_like_any_other():
     decl = SignalOf("prompt_tokens")
     base = r_stitch()
@@ -426,15 +444,34 @@ def test_the_pipeline_tells_everything_at_once_in_source_order_and_shows_each_st
     auto = automaton(
         ("small", (UNSURE, retry("large")), (cmp(ENTROPY, ">", 3), retry("large")), (None, COMMIT)),
         ("lost", (None, COMMIT)),
-        ("large", (cmp(MARGIN, ">", MAXPROB), retry("small")), (None, COMMIT)),
+        (
+            "large",
+            (cmp(MARGIN, ">", MAXPROB), COMMIT),
+            (cmp(MARGIN, "<", 0.1), retry("small")),
+            (None, COMMIT),
+        ),
     )
     seen = []
 
     _, found = pipeline.run(auto, trace=lambda name, text: seen.append(name))
 
-    assert [d.code for d in found] == ["TR2101", "TR2302", "TR2201", "TR2301"]
+    assert [d.code for d in found] == ["TR2101", "TR2302", "TR2301", "TR2201"]
     assert [d.span.start for d in found] == sorted(d.span.start for d in found)
     assert seen == [step.__name__ for step in pipeline.PASSES]
+
+
+def test_a_livelock_is_told_of_rules_that_fire_and_not_of_dead_ones():
+    impossible = both(cmp(MAXPROB, ">", 0.9), cmp(ENTROPY, ">", 3))
+    back = ("large", (UNSURE, retry("small")), (None, COMMIT))
+    both_ways = automaton(
+        ("small", (impossible, retry("large")), (UNSURE, retry("large")), (None, COMMIT)), back
+    )
+    dead = automaton(("small", (impossible, retry("large")), (None, then("large"))), back)
+
+    _, found = pipeline.run(both_ways)
+    lines = {d.code: [d.span.line, *(label.span.line for label in d.labels)] for d in found}
+    assert lines["TR2201"] == [13, 11]
+    assert [d.code for d in pipeline.run(dead)[1]] == ["TR2301"]
 
 
 def test_what_only_follows_from_another_finding_is_not_told():

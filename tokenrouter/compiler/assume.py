@@ -32,6 +32,7 @@ from tokenrouter.compiler.expr import (
 )
 from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.ir import Automaton, Borrow, Rule, StartRule
+from tokenrouter.compiler.laws import range_of
 from tokenrouter.errors import UsageError
 from tokenrouter.plan.literal import arithmetic, compare
 from tokenrouter.profile.priors import MEAN_TOKENS
@@ -179,17 +180,17 @@ def _comparison(auto: Automaton, guard: Comparison, position: float | None) -> f
     if left is not None and right is not None:
         return 1.0 if compare(guard.sign, left, right) else 0.0
     if right is not None:
-        return _measured(guard.sign, guard.left, right)
-    return EVEN if left is None else _measured(FLIPPED[guard.sign], guard.right, left)
+        return _measured(auto, guard.sign, guard.left, right)
+    return EVEN if left is None else _measured(auto, FLIPPED[guard.sign], guard.right, left)
 
 
-def _measured(sign: Sign, measured: Expr, bound: float) -> float:
+def _measured(auto: Automaton, sign: Sign, measured: Expr, bound: float) -> float:
     """Return the assumed probability of `measured sign bound`, where it is a multiple of what is measured."""
     of = scaled(measured)
     if of.term is None or not of.factor:
         return EVEN
     return _against(
-        sign if of.factor > 0.0 else FLIPPED[sign], of.term, (bound - of.offset) / of.factor
+        auto, sign if of.factor > 0.0 else FLIPPED[sign], of.term, (bound - of.offset) / of.factor
     )
 
 
@@ -213,18 +214,20 @@ def known(auto: Automaton, expr: Expr, position: float | None = None) -> float |
             return None
 
 
-def _against(sign: Sign, measured: Expr, bound: float) -> float:
-    """Return the assumed probability of `measured sign bound`."""
-    above = _above(measured, bound)
+def _against(auto: Automaton, sign: Sign, measured: Expr, bound: float) -> float:
+    """Return the assumed probability of `measured sign bound`; what is outside a signal's range is certain."""
+    at = range_of(auto, measured)
+    outside = bound < at.low or bound > at.high
+    above = 1.0 if bound < at.low else 0.0 if bound > at.high else _above(measured, bound)
     match sign:
         case ">" | ">=":
-            return above
+            return above if sign == ">=" or bound != at.high else 0.0
         case "<" | "<=":
-            return 1.0 - above
+            return 1.0 - above if sign == "<=" or bound != at.low else 0.0
         case "==":
-            return EVENT
+            return 0.0 if outside else EVENT
         case "!=":
-            return 1.0 - EVENT
+            return 1.0 if outside else 1.0 - EVENT
 
 
 def _above(measured: Expr, bound: float) -> float:

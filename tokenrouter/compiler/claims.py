@@ -23,13 +23,25 @@ from tokenrouter.compiler.expr import (
     Expr,
     FieldOf,
     HeadOf,
+    Lit,
+    ParamOf,
     SignalOf,
     VarOf,
     walk,
 )
 from tokenrouter.compiler.feasible import whole
+from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.interval import interval
-from tokenrouter.compiler.ir import Automaton, Borrow, ClaimDecl, Rule, State, Stop, targets
+from tokenrouter.compiler.ir import (
+    Automaton,
+    Borrow,
+    ClaimDecl,
+    Rule,
+    State,
+    Stop,
+    map_exprs,
+    targets,
+)
 from tokenrouter.compiler.liveness import at_values, narrow, some
 from tokenrouter.plan.literal import number
 
@@ -66,7 +78,7 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
         return Verdict("enforced", f"every hand-off to `{claim.model}` asks for it")
     if any(_keeps(other, claim) for other in auto.claims):
         return Verdict("enforced", f"every hand-off to `{claim.model}` asks for a bound as tight")
-    certain = _cycle(auto, [way for way in _ways(at_values(auto), claim) if way.certain])
+    certain = _cycle(auto, [way for way in _ways(_at_values(auto), claim) if way.certain])
     if certain:
         return Verdict("refuted", _round_trip(certain), certain)
     ways = list(_ways(auto, claim))
@@ -80,6 +92,17 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
     if constant <= claim.bound:
         return Verdict("proved", f"at most {constant:.4g} on every way")
     return Verdict("not proved", f"some way may keep {constant:.4g} tokens of `{claim.model}`")
+
+
+def _at_values(auto: Automaton) -> Automaton:
+    """Return the policy with each param at its value, those that are true or false too."""
+    values = {decl.name: decl.value for decl in auto.params if isinstance(decl.value, bool)}
+
+    def change(part: Expr) -> Expr:
+        known = isinstance(part, ParamOf) and part.name in values
+        return Lit(values[part.name], "bool") if known else fold_one(part)
+
+    return at_values(map_exprs(auto, change) if values else auto)
 
 
 def _keeps(enforced: ClaimDecl, claim: ClaimDecl) -> bool:
@@ -114,7 +137,7 @@ def _asked(auto: Automaton, way: Way) -> Iterator[Expr]:
 def _ways(auto: Automaton, claim: ClaimDecl) -> Iterator[Way]:
     for state in auto.states:
         for index, rule in enumerate(state.rules):
-            certain = _certain(auto, claim, state, index)
+            certain = _certain(auto, state, index)
             weight = _weight(claim, state.model, 1.0) if rule.keep else Fraction(0)
             if isinstance(rule.go, Borrow):
                 whole = weight + _stay_weight(auto, claim, rule.go)
@@ -139,16 +162,29 @@ def _weight(claim: ClaimDecl, writer: str, n: float) -> Weight:
 def _stay_weight(auto: Automaton, claim: ClaimDecl, go: Borrow) -> Weight:
     """Return the worst weight of a borrowed stay."""
     length = interval(auto, go.most)
+    may_end, may_last = (True, True) if go.until is None else _says(auto, go.until)
     if go.model == claim.model:
-        most = inf if isinf(length.high) else floor(length.high)
+        longest = length.high if may_last else 1.0
+        most = inf if isinf(longest) else floor(longest)
         return min(Fraction(0), _weight(claim, go.model, max(1.0, most))) if most < inf else -inf
-    least = 1.0 if go.until is not None or isinf(length.low) else max(1.0, floor(length.low))
+    early = go.until is not None and may_end
+    least = 1.0 if early or isinf(length.low) else max(1.0, floor(length.low))
     return max(Fraction(0), _weight(claim, go.model, least))
 
 
-def _certain(auto: Automaton, claim: ClaimDecl, state: State, index: int) -> bool:
+def _says(auto: Automaton, until: Expr) -> tuple[bool, bool]:
+    """Return whether a condition holds on some step, and whether it fails on some."""
+    region = whole(auto)
+    holds, fails = region.space.ways(until), region.space.ways(until, False)
+    return (
+        holds is None or some([region], holds),
+        fails is None or some([region], fails),
+    )
+
+
+def _certain(auto: Automaton, state: State, index: int) -> bool:
     """Return whether a rule asks nothing of a request's past, some step takes it, and its stay may weigh the worst."""
-    if _depends(auto, claim, state.rules[index]):
+    if _depends(state.rules[index]):
         return False
     regions = [whole(auto)]
     space = regions[0].space
@@ -169,20 +205,11 @@ def _certain(auto: Automaton, claim: ClaimDecl, state: State, index: int) -> boo
     return bool(regions)
 
 
-def _depends(auto: Automaton, claim: ClaimDecl, rule: Rule) -> bool:
-    """Return whether a stay may be unable to weigh its worst: its length is a matter of the past, or `until` forbids it."""
+def _depends(rule: Rule) -> bool:
+    """Return whether how long a stay may last depends on more than the steps that it is made of."""
     go = rule.go
-    if not isinstance(go, Borrow):
-        return False
-    if any(_remembers(part) for part in walk(go.most)):
-        return True
-    if go.until is None:
-        return False
-    if any(_remembers(part) for part in walk(go.until)):
-        return True
-    region = whole(auto)  # a stay of the bounded model weighs most where `until` never holds
-    ways = region.space.ways(go.until, go.model != claim.model)
-    return ways is None or not some([region], ways)
+    parts = (go.most, go.until) if isinstance(go, Borrow) else ()
+    return any(_remembers(part) for expr in parts if expr for part in walk(expr))
 
 
 def _remembers(part: Expr) -> bool:

@@ -4,8 +4,8 @@ With p = softmax(logits) over a vocabulary of V, P the largest probability and k
     -k P ln P - (1 - kP) ln(1 - kP)  <=  entropy  <=  -P ln P - (1 - P) ln((1 - P) / (V - 1))
 The upper bound is Fano's (all mass beside P spread evenly), the lower one puts as much as P allows on k tokens. Both fall
 as P grows. Further: margin <= P, margin >= 2 P - 1, P <= mass(k) <= k P, mass is monotone in k, logprob <= ln P, a token
-count never exceeds `position`, the counts of all models sum to it, share(M) * position = count(M), shares sum to 1 at
-most (to 0 at position 0), max(s, n) >= s, max(s, n) >= mean(s, n),
+count never exceeds `position`, the counts of all models sum to it, share(M) * position = count(M), so that share(M) is at most count(M), shares sum to 1 at
+most (to 0 at position 0), a share of 0 is a count of 0 and one of 1 leaves the others none, max(s, n) >= s, max(s, n) >= mean(s, n),
 entropy_norm <= h(P) / ln 2 from P = 1/2 on (at V = 2; a larger V leaves less, as (V / 2)^2 >= V - 1), a candidate of rank r > 1 has at most 1 / r and at most 1 - P, one of rank 1 has P.
 """
 
@@ -66,6 +66,8 @@ def at_most(x: Expr, y: Expr) -> str:
             law = "`mass(1)` is `maxprob`"
         case SignalOf(name="count"), SignalOf(name="position"):
             law = f"`{x}` is at most `position`"
+        case SignalOf(name="share"), SignalOf(name="count") if x.args == y.args:
+            law = f"`{x}` is at most `{y}`"
         case inner, Aggregate(kind="max") if y.of == inner:
             law = f"`{y}` is at least `{x}`"
         case Aggregate(kind="mean" | "ewma"), Aggregate(kind="max") if (x.of, x.n) == (y.of, y.n):
@@ -174,6 +176,7 @@ def consequences(v: int, models: Sequence[str], known: dict[Expr, Range]) -> lis
     if RANK in known and LOGPROB in known:
         out += _rank(known[RANK], known[LOGPROB], p)
     out += _shares(known)
+    out += _all_or_none(known)
     if POSITION in known:
         out += _kept(models, known, known[POSITION])
     return [bound for bound in out if bound.term in known]
@@ -261,6 +264,20 @@ def _shares(known: dict[Expr, Range]) -> list[Bound]:
         )
         for term in shares
     ]
+
+
+def _all_or_none(known: dict[Expr, Range]) -> Iterator[Bound]:
+    """Yield what a share of nothing or of all says of counts, wherever the position is."""
+    shares = {
+        t.args: (t, at) for t, at in known.items() if isinstance(t, SignalOf) and t.name == "share"
+    }
+    counts = [t for t in known if isinstance(t, SignalOf) and t.name == "count"] if shares else []
+    for count in counts:
+        for args, (share, at) in shares.items():
+            if at.high <= 0.0 and args == count.args:
+                yield Bound(count, Range(high=0.0), f"where `{share}` is 0 so is `{count}`")
+            if at.low >= 1.0 and args != count.args:
+                yield Bound(count, Range(high=0.0), f"where `{share}` is 1 `{count}` is 0")
 
 
 def _kept(models: Sequence[str], known: dict[Expr, Range], position: Range) -> Iterator[Bound]:

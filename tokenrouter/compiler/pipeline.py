@@ -38,7 +38,7 @@ def check(analysis: Callable[[Automaton], list[Diagnostic]]) -> Pass:
     return as_pass
 
 
-PROOF = check(guarantees)
+LIVELOCK, PROOF = check(livelock), check(guarantees)
 PASSES: tuple[Pass, ...] = (
     check(coverage),
     check(stays),
@@ -46,7 +46,7 @@ PASSES: tuple[Pass, ...] = (
     check(variables),
     drop_unreached,
     check(never_left),
-    check(livelock),
+    LIVELOCK,
     enforce,
     PROOF,
 )
@@ -60,8 +60,8 @@ def run(
     verify(auto, after="lower")
     for step in passes:
         before = auto
-        if step is PROOF:  # of what is left where no rule is told to be dead
-            notes = guarantees(_without(auto, found))
+        if step in (LIVELOCK, PROOF):  # of what is left where no rule is told to be dead
+            _, notes = step(_without(auto, found))
         else:
             auto, notes = step(auto)
         found += notes
@@ -75,7 +75,7 @@ def run(
 
 def _without(auto: Automaton, found: list[Diagnostic]) -> Automaton:
     """Return the IR without the rules that are told never to fire, and without the models that only they lead to."""
-    dead = {d.span for d in found if d.code == "TR2301"}
+    dead = {d.span for d in found if d.code in ("TR2301", "TR2302")}
     if not dead:
         return auto
     states = tuple(

@@ -5,7 +5,7 @@ Reports:
     TR2301  a guard that no step can satisfy, with the law that forbids it
     TR2302  a guard that earlier rules leave nothing of
     TR2303  a guard that every step satisfies, so that later rules wait in vain
-    TR2304  a guard that, at the params' values, no step (or every step) satisfies
+    TR2304  a guard that, at the params' values, no step (or every step) satisfies, or earlier rules leave nothing of
     TR2305  an `otherwise` that earlier rules leave nothing of
 """
 
@@ -17,16 +17,22 @@ from dataclasses import replace
 from tokenrouter.compiler.expr import Expr, ParamOf, walk
 from tokenrouter.compiler.feasible import Empty, Region, whole
 from tokenrouter.compiler.ir import Automaton, Rule, State, action
-from tokenrouter.compiler.liveness import Cut, cut, some
+from tokenrouter.compiler.liveness import Cut, alive, at_values, cut, some
+from tokenrouter.compiler.passes.never_left import leaves
 from tokenrouter.compiler.space import Way
-from tokenrouter.diagnostics import Diagnostic, Label
+from tokenrouter.diagnostics import Diagnostic, Label, Span
 
 LOOKS = 1000  # at earlier rules of a state, for the one that covers a dead rule alone; then rules are told together
 
 
 def coverage(auto: Automaton) -> list[Diagnostic]:
     """Return what is wrong with the rules of all states, and with those of the start."""
-    return [found for state in (_start(auto), *auto.states) for found in _state(auto, state)]
+    out = []
+    for state in (_start(auto), *auto.states):
+        found = list(_state(auto, state))
+        told = {d.span for d in found if d.code != "TR2305"}
+        out += [*found, *_crossed(auto, state, told)]
+    return out
 
 
 def _start(auto: Automaton) -> State:
@@ -171,6 +177,53 @@ def _always(state: State, rule: Rule, reason: str) -> Diagnostic:
         f"rule `{rule.text}` fires on every step, so no later rule of `{state.model}` ever does{because}",
         rule.span,
         help="write it as `otherwise`, or mend its threshold",
+    )
+
+
+def _crossed(auto: Automaton, state: State, told: set[Span]) -> Iterator[Diagnostic]:
+    """Yield the rules that earlier ones cover only because params have the values that they have."""
+    reads = [_params(rule) for rule in state.rules]
+    if not any(reads):
+        return
+    fixed = at_values(auto)
+    live = list(alive(fixed, state.rules))
+    leaving = [index for index in range(len(live)) if leaves(state, index)]
+    if not any(live[index] for index in leaving):
+        told = told | {state.rules[index].span for index in leaving}  # TR2102 tells of these
+    everything = whole(fixed)
+    for index, rule in enumerate(state.rules):
+        if live[index] or rule.when is None or rule.span in told:
+            continue
+        always = everything.space.ways(rule.when)
+        if always is None or not some([everything], always):
+            continue
+        by = _coverer(everything, state.rules[: min(index, LOOKS)], always)
+        if by is not None and by.span in told:
+            continue
+        rules = state.rules[: index + 1] if by is None else (by, rule)
+        names = sorted({name for each in rules for name in _params(each)})
+        values = ", ".join(
+            f"`{d.name}` = {d.value:g}" for name in names for d in auto.params if d.name == name
+        )
+        yield _covered_there(rule, by, values)
+
+
+def _params(rule: Rule) -> set[str]:
+    """Return the params that a guard compares as numbers."""
+    parts = () if rule.when is None else walk(rule.when)
+    return {part.name for part in parts if isinstance(part, ParamOf) and part.unit != "bool"}
+
+
+def _covered_there(rule: Rule, by: Rule | None, values: str) -> Diagnostic:
+    """TR2304."""
+    who = "the rules above cover it together" if by is None else "an earlier rule covers it"
+    return Diagnostic(
+        "TR2304",
+        "warning",
+        f"with {values} rule `{rule.text}` can never fire: {who}",
+        rule.span,
+        () if by is None else (Label(by.span, "this rule fires on every step that it would"),),
+        help="set the params so that this rule has steps of its own",
     )
 
 

@@ -17,32 +17,40 @@ def never_left(auto: Automaton) -> list[Diagnostic]:
     fixed = at_values(auto)
     found = []
     for state in auto.states:
-        leaving = [index for index in range(len(state.rules)) if _leaves(state, index)]
+        leaving = [index for index in range(len(state.rules)) if leaves(state, index)]
         if not leaving:
             continue
         live = alive(
             fixed, state.rules[: leaving[-1] + 1]
         )  # no more rules than it takes to find one
-        if not any(fires for index, fires in enumerate(live) if _leaves(state, index)):
+        if not any(fires for index, fires in enumerate(live) if leaves(state, index)):
             found.append(_never_left(state, leaving))
     return found
 
 
-def _leaves(state: State, index: int) -> bool:
+def leaves(state: State, index: int) -> bool:
+    """Return whether a rule hands the request on, or ends it."""
     go = state.rules[index].go
     return isinstance(go, Stop) or any(name != state.model for name in targets(go))
 
 
 def _never_left(state: State, leaving: list[int]) -> Diagnostic:
     """TR2102."""
+    ends = [isinstance(state.rules[index].go, Stop) for index in leaving]
     labels = tuple(
-        Label(state.rules[index].span, "this rule would hand it on, and can never fire")
-        for index in leaving
+        Label(
+            state.rules[index].span,
+            f"this rule would {'end it' if stops else 'hand it on'}, and can never fire",
+        )
+        for index, stops in zip(leaving, ends, strict=True)
     )
+    said = f"no request ever leaves `{state.model}`, although its rules mean to"
+    if all(ends):
+        said = f"no rule ever ends a request at `{state.model}`, although {'one means' if len(ends) == 1 else 'some mean'} to"
     return Diagnostic(
         "TR2102",
         "warning",
-        f"no request ever leaves `{state.model}`, although its rules mean to",
+        said,
         state.span,
         labels,
         help="mend the conditions of these rules, or remove them if the model is meant to keep what it gets",
