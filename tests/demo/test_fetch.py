@@ -46,7 +46,7 @@ def pip(monkeypatch):
             return subprocess.CompletedProcess(command, int(bool(self.failure)), "", self.failure)
 
     stand_in = Pip()
-    monkeypatch.setattr(module.subprocess, "run", stand_in.run)
+    monkeypatch.setattr(subprocess, "run", stand_in.run)
     return stand_in
 
 

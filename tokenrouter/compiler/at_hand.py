@@ -31,7 +31,14 @@ def looking(base: Path) -> Callable[[hir.Policy], list[Diagnostic]]:
         if not all(_perhaps(model.use, base) for model in policy.models):
             return analyse(policy)  # as in most files, which then need not wait for the imports
         facts = _facts(policy, base, known)
-        return analyse(policy) if facts is None else list(_found(policy, base, facts))
+        if facts is None:
+            return analyse(policy)
+        from tokenrouter.models import ModelError  # noqa: PLC0415
+
+        try:
+            return list(_found(policy, base, facts))
+        except (ModelError, OSError):  # a table is gone that was there when its entry was kept
+            return analyse(policy)
 
     return look
 
@@ -40,25 +47,25 @@ def _perhaps(use: str, base: Path) -> bool:
     """Return whether a model may be here, as `models.locate` looks for it; that says for sure, and takes long to import."""
     if use.startswith(("demo:", "dummy:")):
         return True
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    path = base / Path(os.path.expandvars(use)).expanduser()
-    return path.exists() or (hub / f"models--{use.replace('/', '--')}").exists()
+    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    hub = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    path = base / os.path.expanduser(os.path.expandvars(use))
+    return os.path.exists(path) or os.path.exists(f"{hub}/models--{use.replace('/', '--')}")
 
 
 def _facts(
     policy: hir.Policy, base: Path, known: dict[str, Facts | None]
 ) -> dict[str, Facts] | None:
     """Return the facts of a policy's models by name; None where one is not at hand."""
-    from tokenrouter.compiler.gather import facts_of  # noqa: PLC0415
+    from tokenrouter.compiler.kept import facts_of  # noqa: PLC0415
     from tokenrouter.models import ModelError  # noqa: PLC0415
 
     out: dict[str, Facts] = {}
     for model in policy.models:
         if model.use not in known:
             try:
-                known[model.use] = facts_of(model.name, model.use, base)
-            except ModelError:
+                known[model.use] = facts_of(model.use, base)
+            except (ModelError, OSError):
                 known[model.use] = None
         fact = known[model.use]
         if fact is None:

@@ -14,6 +14,7 @@ from tokenrouter.compiler.facts import Facts
 from tokenrouter.compiler.ir import Automaton, HeadDecl
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.models import (
+    Located,
     ModelError,
     count_parameters,
     fingerprint,
@@ -21,8 +22,8 @@ from tokenrouter.models import (
     read_config,
     read_vocabulary,
 )
+from tokenrouter.models.chat import read_template
 from tokenrouter.models.dummy import SHAPES
-from tokenrouter.models.tokenizer import read_template
 
 
 class HeadError(TokenRouterError):
@@ -44,17 +45,28 @@ def gather(auto: Automaton, base: Path) -> list[Facts]:
 def facts_of(name: str, use: str, base: Path) -> Facts:
     """Return the facts of one model. Raises ModelError."""
     try:
-        located = locate(use, base)
+        return read(locate(use, base))
+    except ModelError as error:
+        raise ModelError(f"model `{name}`: {error}") from None
+
+
+def read(located: Located) -> Facts:
+    """Return what a model's files say. Raises ModelError."""
+    try:
+        config, vocabulary = read_config(located), read_vocabulary(located)
         template = read_template(located)
         return Facts(
-            fingerprint=fingerprint(located),
-            config=read_config(located),
-            vocabulary=read_vocabulary(located),
+            fingerprint=fingerprint(located, config, vocabulary),
+            config=config,
+            vocabulary=vocabulary,
             template=None if template is None else template.text,
             parameters=count_parameters(located),
         )
-    except ModelError as error:
-        raise ModelError(f"model `{name}`: {error}") from None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ModelError(
+            f"the files of `{located.path}` do not hold what they should: {why}"
+        ) from error
 
 
 def placed(auto: Automaton, base: Path, home: Path | None) -> Automaton:

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from tokenrouter.compiler.facts import Facts
+from tokenrouter.compiler.facts import Facts, Outline
 from tokenrouter.compiler.ir import Automaton, ModelDecl
 from tokenrouter.diagnostics import Diagnostic, Label
 from tokenrouter.models.sharing import obstacle
 from tokenrouter.models.vocabulary import Vocabulary
+
+Ids = Vocabulary | Outline
 
 
 def compare(auto: Automaton, facts: list[Facts]) -> list[Diagnostic]:
@@ -26,7 +28,7 @@ def compare(auto: Automaton, facts: list[Facts]) -> list[Diagnostic]:
     first, known = auto.models[0], facts[0]
     found: list[Diagnostic] = []
     for decl, fact in zip(auto.models, facts, strict=True):
-        if fact.config.vocab_rows < len(fact.vocabulary.tokens):
+        if fact.config.vocab_rows < fact.vocabulary.size:
             found.append(_short(decl, fact))
         if decl.tensor_parallel > 1:
             found += _unshared(decl, fact)
@@ -48,7 +50,7 @@ def _pair(
         yield _templates(auto, first, decl)
 
 
-def first_difference(a: Vocabulary, b: Vocabulary) -> int | None:
+def first_difference(a: Ids, b: Ids) -> int | None:
     """Return the first id that stands for other bytes, or is a control token in one only."""
     for id_, (x, y) in enumerate(zip_longest(a.tokens, b.tokens, fillvalue=b"")):
         if x != y or (id_ in a.special_ids) != (id_ in b.special_ids):
@@ -56,9 +58,7 @@ def first_difference(a: Vocabulary, b: Vocabulary) -> int | None:
     return None
 
 
-def _vocabularies(
-    first: ModelDecl, decl: ModelDecl, id_: int, a: Vocabulary, b: Vocabulary
-) -> Diagnostic:
+def _vocabularies(first: ModelDecl, decl: ModelDecl, id_: int, a: Ids, b: Ids) -> Diagnostic:
     """TR4101."""
     return Diagnostic(
         "TR4101",
@@ -71,7 +71,7 @@ def _vocabularies(
     )
 
 
-def _token(vocabulary: Vocabulary, id_: int) -> str:
+def _token(vocabulary: Ids, id_: int) -> str:
     """Return what an id stands for, in backticks."""
     raw = vocabulary.tokens[id_] if id_ < len(vocabulary.tokens) else b""
     if not raw:
@@ -139,7 +139,7 @@ def _short(decl: ModelDecl, fact: Facts) -> Diagnostic:
     return Diagnostic(
         "TR4104",
         "error",
-        f"`{decl.name}` has {fact.config.vocab_rows} rows for a vocabulary of {len(fact.vocabulary.tokens)} ids",
+        f"`{decl.name}` has {fact.config.vocab_rows} rows for a vocabulary of {fact.vocabulary.size} ids",
         decl.span,
         help="its tokenizer belongs to another model; use the one that it was trained with",
     )

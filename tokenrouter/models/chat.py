@@ -1,4 +1,4 @@
-"""Chat templates: the Jinja text that a model's authors ship, rendered in a sandbox."""
+"""Chat templates: the Jinja text that a model's authors ship, found with the model and rendered in a sandbox."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+from tokenrouter.models import dummy
 from tokenrouter.models.errors import ModelError
+from tokenrouter.models.files import read_json
+from tokenrouter.models.gguf import GgufHead, read_gguf
+from tokenrouter.models.locate import Located
+from tokenrouter.models.vocabulary import gguf_of, gguf_tokens
 
 
 class ChatTemplate:
@@ -22,6 +24,8 @@ class ChatTemplate:
 
     def render(self, messages: list[dict[str, str]], *, answers: bool = True) -> str:
         """Return the prompt of a conversation, with `answers` up to where the answer begins; raises ModelError."""
+        from jinja2 import TemplateError  # noqa: PLC0415 the compiler reads templates and renders none
+
         if not messages:
             raise ModelError("a conversation needs at least one message")
         try:
@@ -46,6 +50,7 @@ def _line(error: Exception) -> str:
 
 def _environment() -> Any:
     """Return a sandbox with what templates written for transformers count on."""
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     def raise_exception(message: str) -> NoReturn:
         raise ModelError(f"the model's chat template refuses this: {' '.join(message.split())}")
@@ -63,3 +68,40 @@ def _environment() -> Any:
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = strftime_now
     return environment
+
+
+def read_template(located: Located) -> ChatTemplate | None:
+    """Return a model's chat template; None where it has none."""
+    gguf = gguf_of(located)
+    if gguf is not None:
+        return _gguf_template(read_gguf(gguf))
+    if located.kind == "dummy" and dummy.is_plain(located.path):
+        return ChatTemplate(dummy.TEMPLATE, {})
+    config_path = located.path / "tokenizer_config.json"
+    config = read_json(config_path) if config_path.is_file() else {}
+    file = located.path / "chat_template.jinja"
+    text = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
+    if isinstance(text, list):  # several by name
+        by_name = {each.get("name"): each.get("template") for each in text}
+        text = by_name.get("default")
+    if not isinstance(text, str):
+        return None
+    specials = {}
+    for name, value in config.items():
+        content = value.get("content") if isinstance(value, dict) else value
+        if name.endswith("_token") and isinstance(content, str):
+            specials[name] = content
+    return ChatTemplate(text, specials)
+
+
+def _gguf_template(head: GgufHead) -> ChatTemplate | None:
+    text = head.metadata.get("tokenizer.chat_template")
+    if not isinstance(text, str):
+        return None
+    tokens, _ = gguf_tokens(head)
+    specials = {}
+    for name in ("bos", "eos", "unknown", "padding"):
+        id_ = head.metadata.get(f"tokenizer.ggml.{name}_token_id")
+        if isinstance(id_, int) and id_ < len(tokens):
+            specials[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = tokens[id_]
+    return ChatTemplate(text, specials)

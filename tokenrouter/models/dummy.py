@@ -10,6 +10,7 @@ writes. Which weights a seed gives is `tokenrouter.runtime.model.dummy`'s to say
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,8 +92,7 @@ def where(use: str, base: Path) -> tuple[Path, int]:
     name, seed = parse(use)
     if name in SHAPES:
         return Path(name), seed
-    path = Path(name).expanduser()
-    path = path if path.is_absolute() else base / path
+    path = base / os.path.expanduser(name)
     if (path / "config.json").is_file():
         return path, seed
     raise ModelError(

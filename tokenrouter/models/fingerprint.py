@@ -8,19 +8,26 @@ from dataclasses import asdict
 from math import prod
 from pathlib import Path
 
-from tokenrouter.models.config import read_config
+from tokenrouter.models.config import ModelConfig, read_config
 from tokenrouter.models.dummy import tensors
 from tokenrouter.models.errors import ModelError
 from tokenrouter.models.gguf import read_gguf
 from tokenrouter.models.locate import Located
-from tokenrouter.models.vocabulary import read_vocabulary
+from tokenrouter.models.vocabulary import Vocabulary, read_vocabulary
 
 
-def fingerprint(located: Located) -> str:
-    """Return a SHA-256 over canonical config and vocabulary digest: equal on every machine, whatever the path."""
-    config = json.dumps(asdict(read_config(located)), sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(config.encode())
-    digest.update(read_vocabulary(located).digest.encode())
+def fingerprint(
+    located: Located, config: ModelConfig | None = None, vocabulary: Vocabulary | None = None
+) -> str:
+    """Return a SHA-256 over canonical config and vocabulary digest: equal on every machine, whatever the path.
+
+    What is not given, from just before, is read.
+    """
+    config = read_config(located) if config is None else config
+    vocabulary = read_vocabulary(located) if vocabulary is None else vocabulary
+    written = json.dumps(asdict(config), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(written.encode())
+    digest.update(vocabulary.digest.encode())
     if (
         located.kind == "dummy"
     ):  # other weights than those of a checkpoint, and known before they are read

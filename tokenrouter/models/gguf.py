@@ -13,9 +13,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tokenrouter.models.errors import ModelError
+from tokenrouter.models.files import Identity, identity
 
 _SCALARS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -55,8 +54,7 @@ class GgufHead:
 def read_gguf(path: Path) -> GgufHead:
     """Return the head of a file; raises ModelError where it is no GGUF file."""
     try:
-        stat = path.stat()
-        return _read(path, stat.st_mtime_ns, stat.st_size)
+        return _read(path, identity(path))
     except OSError as error:
         raise ModelError(f"cannot read `{path}`: {error.strerror or error}") from error
     except (struct.error, UnicodeDecodeError, IndexError, KeyError, ValueError) as error:
@@ -64,7 +62,7 @@ def read_gguf(path: Path) -> GgufHead:
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, mtime: int, size: int) -> GgufHead:
+def _read(path: Path, identity: Identity) -> GgufHead:
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         reader = _Reader(data)
         if data[:4] != b"GGUF":
@@ -129,11 +127,9 @@ class _Reader:
             return self.strings(n)
         if inner == _ARRAY:
             return [self.value(inner) for _ in range(n)]
-        dtype = np.dtype(
-            "<" + {"B": "u1", "b": "i1", "?": "?"}.get(_SCALARS[inner], _SCALARS[inner])
-        )
-        found = np.frombuffer(self.data, dtype, n, self.at).tolist()
-        self.at += n * dtype.itemsize
+        form = f"<{n}{_SCALARS[inner]}"
+        found = list(struct.unpack_from(form, self.data, self.at))
+        self.at += struct.calcsize(form)
         return found
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:

@@ -40,8 +40,7 @@ def locate(use: str, base: Path) -> Located:
     if use.startswith("dummy:"):
         path, seed = dummy.where(use, base)
         return Located("dummy", path, seed=seed)
-    path = Path(os.path.expandvars(use)).expanduser()
-    path = path if path.is_absolute() else base / path
+    path = base / os.path.expanduser(os.path.expandvars(use))
     if path.is_file():
         return _file(path)
     if path.is_dir():
@@ -52,13 +51,14 @@ def locate(use: str, base: Path) -> Located:
 
 
 def _demo(use: str) -> Located:
-    match use.removeprefix("demo:"):
-        case "large":
+    try:
+        if use == "demo:large":
             return Located("gguf", demo.teacher_path())
-        case "small":
+        if use == "demo:small":
             return Located("student", demo.student_dir(), demo.teacher_path())
-        case _:
-            raise ModelError(f"`{use}` is unknown; the demo has `demo:small` and `demo:large`")
+    except demo.DemoUnavailable as error:
+        raise ModelError(str(error)) from error
+    raise ModelError(f"`{use}` is unknown; the demo has `demo:small` and `demo:large`")
 
 
 def _file(path: Path) -> Located:
@@ -87,9 +87,9 @@ def _directory(path: Path) -> Located:
 
 def _cached(name: str) -> Path:
     """Return the snapshot of a hub model in the local cache."""
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    repo = hub / f"models--{name.replace('/', '--')}"
+    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    hub = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    repo = Path(hub) / f"models--{name.replace('/', '--')}"
     main = repo / "refs" / "main"
     if main.is_file():
         snapshot = repo / "snapshots" / main.read_text(encoding="utf-8").strip()

@@ -46,10 +46,8 @@ def gguf_stop_ids(head: GgufHead) -> tuple[int, ...]:
         found |= _ids(head.metadata.get(f"tokenizer.ggml.{name}_token_id"))
     tokens = head.metadata.get("tokenizer.ggml.tokens") or []
     types = head.metadata.get("tokenizer.ggml.token_type") or []
-    for id_, (text, kind) in enumerate(zip(tokens, types, strict=False)):
-        if kind == _CONTROL and text in _SPELLED:
-            found.add(id_)
-    return tuple(sorted(found))
+    control = (id_ for id_, kind in enumerate(types[: len(tokens)]) if kind == _CONTROL)
+    return tuple(sorted(found.union(id_ for id_ in control if tokens[id_] in _SPELLED)))
 
 
 def _of_tokenizer(located: Located) -> set[int]:

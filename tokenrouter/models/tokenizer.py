@@ -13,16 +13,14 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from tokenrouter.models import dummy
-from tokenrouter.models.chat import ChatTemplate
+from tokenrouter.models.chat import ChatTemplate, read_template
 from tokenrouter.models.errors import ModelError
-from tokenrouter.models.files import read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
 from tokenrouter.models.locate import Located, locate
 from tokenrouter.models.rebuild import of_bytes, rebuild
 from tokenrouter.models.vocabulary import (
     Vocabulary,
     gguf_of,
-    gguf_tokens,
     read_vocabulary,
     tokenizer_json,
 )
@@ -123,43 +121,6 @@ class TextTokenizer:
     def encode_rendered(self, text: str) -> list[int]:
         """Return the ids of a rendered conversation; the template has written its own begin token."""
         return self._ids(text, with_special=False)
-
-
-def read_template(located: Located) -> ChatTemplate | None:
-    """Return a model's chat template; None where it has none."""
-    gguf = gguf_of(located)
-    if gguf is not None:
-        return _gguf_template(read_gguf(gguf))
-    if located.kind == "dummy" and dummy.is_plain(located.path):
-        return ChatTemplate(dummy.TEMPLATE, {})
-    config_path = located.path / "tokenizer_config.json"
-    config = read_json(config_path) if config_path.is_file() else {}
-    file = located.path / "chat_template.jinja"
-    text = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
-    if isinstance(text, list):  # several by name
-        by_name = {each.get("name"): each.get("template") for each in text}
-        text = by_name.get("default")
-    if not isinstance(text, str):
-        return None
-    specials = {}
-    for name, value in config.items():
-        content = value.get("content") if isinstance(value, dict) else value
-        if name.endswith("_token") and isinstance(content, str):
-            specials[name] = content
-    return ChatTemplate(text, specials)
-
-
-def _gguf_template(head: GgufHead) -> ChatTemplate | None:
-    text = head.metadata.get("tokenizer.chat_template")
-    if not isinstance(text, str):
-        return None
-    tokens, _ = gguf_tokens(head)
-    specials = {}
-    for name in ("bos", "eos", "unknown", "padding"):
-        id_ = head.metadata.get(f"tokenizer.ggml.{name}_token_id")
-        if isinstance(id_, int) and id_ < len(tokens):
-            specials[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = tokens[id_]
-    return ChatTemplate(text, specials)
 
 
 def _gguf_bos(head: GgufHead) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenrouter.models import dummy
 from tokenrouter.models.errors import ModelError
-from tokenrouter.models.files import read_json
+from tokenrouter.models.files import Identity, identity, read_json
 from tokenrouter.models.gguf import GgufHead, read_gguf
 from tokenrouter.models.locate import Located
 
@@ -38,23 +38,22 @@ class Vocabulary:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the table and the special ids."""
-        digest = hashlib.sha256()
+        parts: list[bytes] = []
         for id_, token in enumerate(self.tokens):
-            digest.update(len(token).to_bytes(4, "little"))
-            digest.update(b"\x01" if id_ in self.special_ids else b"\x00")
-            digest.update(token)
-        return digest.hexdigest()
+            mark = b"\x01" if id_ in self.special_ids else b"\x00"
+            parts += (len(token).to_bytes(4, "little"), mark, token)
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def read_vocabulary(located: Located) -> Vocabulary:
     """Return a model's vocabulary; raises ModelError where it has none that can be read."""
     gguf = gguf_of(located)
     if gguf is not None:
-        return _from_gguf(str(gguf), gguf.stat().st_mtime_ns)
+        return _from_gguf(gguf, identity(gguf))
     if located.kind == "dummy" and dummy.is_plain(located.path):
         return _of_bytes(int(dummy.raw_config(located.path)["vocab_size"]))
     path = tokenizer_json(located)
-    return _from_json(str(path), path.stat().st_mtime_ns)
+    return _from_json(path, identity(path))
 
 
 def gguf_of(located: Located) -> Path | None:
@@ -73,8 +72,8 @@ def tokenizer_json(located: Located) -> Path:
 
 
 @lru_cache(maxsize=8)
-def _from_json(path: str, mtime: int) -> Vocabulary:
-    raw = read_json(Path(path))
+def _from_json(path: Path, identity: Identity) -> Vocabulary:
+    raw = read_json(path)
     try:
         vocab = raw["model"]["vocab"]
         ids: dict[str, int] = (
@@ -113,8 +112,8 @@ def is_byte_level(raw: dict[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _from_gguf(path: str, mtime: int) -> Vocabulary:
-    head = read_gguf(Path(path))
+def _from_gguf(path: Path, identity: Identity) -> Vocabulary:
+    head = read_gguf(path)
     tokens, types = gguf_tokens(head)
     byte_level = head.metadata.get("tokenizer.ggml.model") == "gpt2"
     table = []
