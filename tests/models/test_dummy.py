@@ -84,6 +84,17 @@ def test_weights_depend_on_the_seed_and_on_nothing_else(tmp_path):
     assert len({tuple(row) for row in Dummy(read_config(at(f"dummy:{path}")), 0).get("model.embed_tokens.weight").tolist()}) == 300  # fmt: skip
 
 
+def test_no_two_layers_of_a_dummy_have_the_same_weights(tmp_path):
+    path = shape(tmp_path / "shape")
+    weights = Dummy(read_config(at(f"dummy:{path}")), 0)
+    drawn = [weights.get(name).flatten() for name in sorted(weights.names()) if "norm" not in name]
+
+    firsts = {tuple(values[:8].sign().tolist()) for values in drawn}  # whatever the scale
+
+    assert len(drawn) > 10
+    assert len(firsts) > len(drawn) / 2
+
+
 def test_a_dummy_is_never_taken_for_a_checkpoint_nor_for_another_dummy(tmp_path):
     path = save_model(tmp_path / "model")
 
