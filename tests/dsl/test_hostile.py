@@ -112,6 +112,27 @@ IN_A_POLICY = {
     "expect": ("given entropy = 3 ->", "given entropy = 3 expect", "TR0104", "expect", ""),
     "of for for": ('"t" for', '"t" of', "TR0201", "of", "test"),
     "percent of nats": ("entropy > tau", "entropy > 20% + 0.125", "TR1101", "entropy > 20% + 0.125", "one unit"),
+    "unit of another place": ("entropy > tau", "entropy > 0.5 prob", "TR1101", "entropy > 0.5 prob", "`maxprob`"),
+    "time in counts": ("entropy > tau", "elapsed > 2 count", "TR1101", "elapsed > 2 count", "`switches`"),
+    "unit of a number of steps": ("entropy > tau", "mean(margin, 8 prob) > 0.1", "TR1104", "8 prob", "such as `8`"),
+    "capital and": ("entropy > tau", "entropy > 1 AND margin < 0.1", "TR0201", "AND", "`and`"),
+    "no model to start at": ("start small\n  at small", "start at small", "TR0201", "", "start MODEL"),
+    "stop next": ("commit then small", "commit then stop", "TR0210", "stop", "`stop` alone"),
+    "drop": ("retry large\n", "drop large\n", "TR0212", "drop", "`retry`"),
+    "bits": ("entropy > tau", "entropy > 2 bits", "TR0211", "bits", "0.693"),
+    "torn sign in a claim": ("start small", "start small enforce share(large) < = 40%", "TR0104", "< =", ""),
+    "claim of less": ("start small", "start small enforce share(large) < 40%", "TR3001", "share(large) < 40%", "share(large) <= 40%"),
+    "claim of fewer": ("start small", "start small enforce 4 > count(large)", "TR3001", "4 > count(large)", "count(large) <= 3"),
+    "claim the other way round": ("start small", "start small enforce 40% >= share(large)", "TR3001", "40% >= share(large)", "share(large) <= 40%"),
+    "claim of something computed": ("start small", "start small enforce share(large) <= share(small)", "TR3001", "share(small)", "write the number out"),
+    "per cents of more than all": ("commit then small", "commit then mix { small: 60% large: 50% }", "TR1109", "mix { small: 60% large: 50% }", "leave the `%` out"),
+    "a step before the first": ("at small given entropy = 3 -> retry large }", "start given entropy = 3 -> small }", "TR2701", "entropy = 3", "a start rule may read"),
+    "at the start in a test": ("at small given entropy = 3", "at start given prompt_tokens = 3", "TR0210", "start", "start given"),
+    "quoted class": ("entropy > tau", 'class is "word"', "TR1102", '"word"', "`word`"),
+    "bare text": ("entropy > tau", "token is foo", "TR1102", "foo", 'token is "x"'),
+    "misspelt class": ("entropy > tau", "class is wrd", "TR1009", "wrd", "`word`"),
+    "mean of nothing": ("entropy > tau", "mean(entropy) > 1", "TR1104", "mean(entropy)", "mean(entropy, 8)"),
+    "mean over nothing": ("entropy > tau", "mean(entropy, 0) > 1", "TR1107", "0", "such as `1`"),
     "weight of nothing": ("commit then small", "commit then mix { small: 0 }", "TR1109", "small: 0", "mix {"),
 }  # fmt: skip
 # The same of a whole file.
@@ -138,6 +159,23 @@ IN_A_FILE = {
     "kind behind its value": ("nats = 1 in", "nats = 1 prob in", "TR0211", "prob", "without it"),
     "range": ("in [0, 4]", "in 0..4", "TR0201", "0", "in [LOW, HIGH]"),
     "swapped bounds": ("[0, 4]", "[4, 0]", "TR1105", "in [4, 0]", "smaller"),
+    "version in the middle": ("param tau", "route 1 param tau", "TR0201", "route 1", "first line"),
+    "more than all": ("param tau", "param s: share = 5 param tau", "TR1105", "5", "`5%`"),
+    "more than sure": ("param tau", "param s: prob = 120% param tau", "TR1105", "120%", "`100%`"),
+    "more than all in bounds": ("param tau", "param s: share = 1 in [0, 7] param tau", "TR1105", "7", "`7%`"),
+    "half a count": ("param tau", "param k: count = 2.5 param tau", "TR1107", "2.5", "`2` or `3`"),
+    "half a variable": ("param tau", "var k: count = 0.5 param tau", "TR1107", "0.5", "`0` or `1`"),
+    "no end": ("[0, 4]", "[0, inf]", "TR0201", "inf", "a number"),
+    "no literal": ("param tau", "param b: bool = maybe param tau", "TR0201", "maybe", "`true`"),
+    "sum": ("nats = 1 in", "nats = 1 + 1 in", "TR0201", "+", "the result"),
+    "unit of nothing": ("tau: nats", "tau: text", "TR1005", "text", "`nats`"),
+    "number as a condition": ("param tau", "var y: bool = 3 param tau", "TR1102", "3", "units"),
+    "misspelt property": ('use "s"', 'use "s" kost 1', "TR1004", "kost", "`cost`"),
+    "quoted cost": ('use "s"', 'use "s" cost "x"', "TR1114", '"x"', "`1.5`"),
+    "no ranks": ('use "s"', 'use "s" tensor_parallel 0', "TR1107", "0", "`1`"),
+    "half a class": ("param tau", 'head h { python "my.mod" reads small.{hidden} } param tau', "TR1114", '"my.mod"', "package.module:Class"),
+    "kind of a class": ("param tau", 'head h { python "m:C" kind mlp reads small.{hidden} } param tau', "TR1114", "kind mlp", "leave `kind` out"),
+    "signal of the language": ("param tau", "signal rank = 3 > 2 param tau", "TR1007", "rank", "my_rank"),
     "outside": ("= 1 in", "= 9 in", "TR1105", "9", "from 0 to 4"),
     "unit of the file": ("tau: nats", "tau: bits", "TR1005", "bits", "`nats`"),
 }  # fmt: skip
@@ -215,7 +253,7 @@ def test_neighbours_do_not_hide_each_other(names):
     ["colon", "then", "braces", "typeset arrow", "typeset minus", "comma", "semicolon", "slashes",
      "fat arrow", "arrow for at least", "arrow for at least a name", "arrow twice",
      "arrow for a given", "torn arrow", "torn arrow in a test", "torn sign", "compared in a test", "equal or less", "not at all equal", "no-break space", "nothing to see", "token equals", "class equals", "token assigned",
-     "class assigned", "assignment", "ampersands"],
+     "class assigned", "assignment", "ampersands", "quoted class", "claim of fewer", "claim the other way round"],
 )  # fmt: skip
 def test_its_safe_fix_leaves_nothing_to_say(name):
     text = file(planted(IN_A_POLICY[name]))
@@ -266,6 +304,7 @@ IN_PYTHON = {
     "swapped bounds": ("(0.0, 4.0)", "(4.0, 0.0)", "TR1105", "(4.0, 0.0)", "smaller"),
     "to itself": ("retry(large)", "retry(small)", "TR2006", "retry(small)", "commit()"),
     "unknown variable": ("retry(large)", "retry(large, set={n: 1})", "TR1012", "n", "n = var("),
+    "not returned": ("        return commit()\n\n", "        commit()\n\n", "TR6005", "commit()", "`return commit()`"),
     "round and round": ("return commit(then=small)", "return retry(small)", None, None, ""),
 }  # fmt: skip
 
@@ -310,6 +349,8 @@ BODIES = {  # by name: a body with mistakes, and what is told
     "a statement before the return": ("if step.entropy > tau:\n    y = 2\n    return retry(larg)\nreturn commit()", ["TR6005", "TR1001"]),
     "one behind it": ("if step.entropy > tau:\n    return retry(larg)\n    y = 2\nreturn commit()", ["TR1001", "TR6005"]),
     "two lost ones": ("x = 3\nif x:\n    commit()\nreturn retry(larg)", ["TR6005", "TR6005", "TR1001"]),
+    "an action that is not returned": ("if step.entropy > tau and step.margin > step.entropy:\n    commit()\nreturn commit()", ["TR1101", "TR6005"]),
+    "a body without an action": ("if step.margin > tau:\n    pass\nreturn commit()", ["TR1101", "TR6005"]),
     "an else": ("if step.entropy > tau:\n    commit()\nelse:\n    return retry(larg)", ["TR6005", "TR1001"]),
 }  # fmt: skip
 

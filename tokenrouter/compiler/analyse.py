@@ -31,13 +31,15 @@ def complete(
     *,
     heads: bool = True,
 ) -> hir.Resolved:
-    """Return what the front end found and, where that holds no error, what the passes and the files of heads add.
+    """Return what the front end found and what the passes add, of policies without an error of their own.
 
-    `look` may know what `analyse` would find, from before; without `heads` no file of a head is opened.
+    `look` may know what `analyse` would find, from before; without `heads` no file of a head is opened, nor where there
+    is an error.
     """
+    sound = [policy for policy in resolved.policies if policy.name not in resolved.doubted]
+    passes = [d for policy in sound for d in look(policy)]
     if any(d.severity == "error" for d in resolved.diagnostics):
-        return resolved
-    passes = [d for policy in resolved.policies for d in look(policy)]
+        heads = False
     if heads and any(policy.heads for policy in resolved.policies):  # seldom, and costs an import
         passes += _heads(resolved)
     return replace(resolved, diagnostics=tuple(together(resolved, passes)))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tokenrouter.diagnostics import Label
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.declare import declare, resolve
+from tokenrouter.dsl.doubt import doubted
 from tokenrouter.dsl.files import Files, parse_any, real_path
 from tokenrouter.dsl.findings import Findings, Recorded
 from tokenrouter.dsl.load import (
@@ -22,6 +23,7 @@ from tokenrouter.dsl.load import (
     give,
     header,
     in_its_language,
+    says_version,
     unused,
 )
 from tokenrouter.dsl.metadata import one_type
@@ -144,7 +146,13 @@ class Again:
         made = self._policies(pieces, ground, found)
         placed = found.placed(pieces.place, pieces.placed).finish()
         diagnostics = tuple(in_its_language(d) for d in placed)
-        resolved = hir.Resolved(self.path, made, diagnostics, texts)
+        places = (
+            (item, pieces.place(piece.tree.source.span(item.start, item.end)))
+            for piece, _ in pieces.pieces
+            for item in piece.tree.file.items
+        )
+        unsure = doubted(diagnostics, self.path, places)
+        resolved = hir.Resolved(self.path, made, diagnostics, texts, unsure)
         missed = any(d.code == "TR1201" for d in diagnostics)
         return Swift(resolved, ground.scope, pieces, missed)
 
@@ -178,15 +186,16 @@ class Again:
         """Return the declarations, those of before where nothing of them changed."""
         beginning = _beginning(pieces)
         trees = [piece.tree for piece, _ in pieces.pieces if _declares(piece.tree)]
-        key = (beginning, *trees, None, *(tree for tree, _ in imported), *sets.items())
+        late = any(says_version(p.tree, p.first, p.last) for p, _ in pieces.pieces)
+        key = (beginning, late, *trees, None, *(tree for tree, _ in imported), *sets.items())
         if self.ground is not None and _same(key, self.ground.key):
             return self.ground
         said = Recorded()
         scope = Scope(said)
         for tree, _ in imported:
-            header(said, tree)
+            header(said, tree, late=says_version(tree, 0, len(tree.tokens.kinds)))
             declare(scope, tree, tree.file.items, imported=True)
-        header(said, beginning)
+        header(said, beginning, late=late)
         for tree in trees:
             declare(scope, tree, tree.file.items, imported=False)
         resolve(scope)
@@ -228,6 +237,7 @@ class Again:
                     f"policy `{item.name.text}` is declared twice",
                     tree.source.span(item.name.start, item.name.end),
                     labels=(label,),
+                    help="rename one of them, or remove it",
                 )
             read = self._read(item, tree, ground, kept)
             read.said.say(found)

@@ -5,16 +5,18 @@ Needs: the scope's entries. Gives: `Entry.hir` of each, or `Entry.broken` where 
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
-from tokenrouter.diagnostics import Label, Span
+from tokenrouter.diagnostics import Label
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.derive import Derive
 from tokenrouter.dsl.express import Expressions
+from tokenrouter.dsl.literals import value_of, within
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.scope import Entry, Scope, snake
-from tokenrouter.dsl.units import DECLARABLE, WRITTEN, article
+from tokenrouter.dsl.units import DECLARABLE, meant
 from tokenrouter.signals import SIGNALS, WINDOWS, Unit
 
 MODEL_PROPERTIES = ("use", "cost", "dtype", "quantize", "tensor_parallel")
@@ -46,6 +48,7 @@ def declare(scope: Scope, tree: Tree, items: tuple[ast.Item, ...], imported: boo
                 "TR1007",
                 f"`{item.name.text}` means something already and cannot name a {kind}",
                 entry.span(),
+                help=f"another name will do, such as `my_{name}`",
             )
             continue
         first = scope.entries.get(name)
@@ -108,7 +111,7 @@ class _Properties:
                     did_you_mean(name, known),
                 )
             elif name in self.by_name:
-                self.wrong("TR2004", f"`{name}` is given twice", item.name, "")
+                self.wrong("TR2004", f"`{name}` is given twice", item.name, "remove one of them")
             else:
                 self.by_name[name] = item
 
@@ -136,18 +139,23 @@ class _Properties:
         if (
             isinstance(value, ast.Literal)
             and value.value.kind == "NUMBER"
-            and not value.unit
+            and (
+                not value.unit
+                or meant(value.unit.text) in (("number",), ("count",) if whole else ())
+            )
             and not value.sign
         ):
             got = self.expressions.number(value.value)
             if not whole or (got == int(got) and got >= 1):
                 return got
-            self.wrong("TR1107", f"`{name}` takes a whole number of at least 1", value, "")
+            message = f"`{name}` takes a whole number of at least 1"
+            self.wrong("TR1107", message, value, f"such as `{max(1, round(got))}`")
             return default
         wanted = (
             "a whole number of at least 1" if whole else "a number, not negative and without a unit"
         )
-        self.wrong("TR1114", f"`{name}` takes {wanted}", value, "")
+        example = "2" if whole else "1.5"
+        self.wrong("TR1114", f"`{name}` takes {wanted}", value, f"such as `{example}`")
         return default
 
     def choice(self, name: str, default: str) -> str:
@@ -199,13 +207,7 @@ def _head(scope: Scope, tree: Tree, node: ast.Head) -> hir.Head | None:
     given = _Properties(scope, tree, node, HEAD_PROPERTIES)
     lost = tree.is_lost(node.start, node.end)
     python, file = given.text("python"), given.text("file")
-    if python and file:
-        given.wrong(
-            "TR1114",
-            "a head is read from a file or from a Python class, not from both",
-            given.by_name["python"],
-            "",
-        )
+    _python(given, python, file)
     if not given.by_name.keys() & {"file", "python"} and not given.misspelt and not lost:
         given.wrong(
             "TR1113",
@@ -255,6 +257,32 @@ def _head(scope: Scope, tree: Tree, node: ast.Head) -> hir.Head | None:
     )
 
 
+def _python(given: _Properties, python: str, file: str) -> None:
+    """Report a head of a Python class that is told to be something else as well, or is named by half."""
+    if python and file:
+        given.wrong(
+            "TR1114",
+            "a head is read from a file or from a Python class, not from both",
+            given.by_name["python"],
+            "leave one of the two out",
+        )
+    half = "python" in given.by_name and not re.fullmatch(r"[^:]+:\w+", python)
+    if half and given.sound:
+        given.wrong(
+            "TR1114",
+            "`python` names a module and a class in it",
+            given.by_name["python"].value,
+            'write `python "package.module:Class"`',
+        )
+    if python and "kind" in given.by_name:
+        given.wrong(
+            "TR1114",
+            "`kind` tells what a file holds, and this head is a Python class",
+            given.by_name["kind"],
+            "leave `kind` out",
+        )
+
+
 def _listed(parts: tuple[str, ...]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
@@ -275,7 +303,7 @@ def _unit(scope: Scope, tree: Tree, node: ast.Param | ast.Var) -> Unit | None:
             "TR1005",
             f"a {kind} cannot be in `{node.unit.text}`",
             tree.source.span(node.unit.start, node.unit.end),
-            help=did_you_mean(node.unit.text, DECLARABLE),
+            help=did_you_mean(node.unit.text, DECLARABLE) or f"there are {', '.join(DECLARABLE)}",
         )
         return None
     return cast("Unit", node.unit.text)
@@ -287,38 +315,7 @@ def _likely(value: ast.Literal | None) -> str:
         return "nats"
     if value.value.kind in ("TRUE", "FALSE"):
         return "bool"
-    return WRITTEN.get(value.unit.text, ("nats",))[0] if value.unit else "nats"
-
-
-def value_of(
-    scope: Scope, tree: Tree, node: ast.Literal, unit: Unit, span: Span | None = None
-) -> float | bool | None:
-    """Return a literal in base units, and report where it is not of the unit."""
-    token = node.value
-    if unit == "bool" or token.kind in ("TRUE", "FALSE", "STRING"):
-        if unit == "bool" and token.kind in ("TRUE", "FALSE"):
-            return token.kind == "TRUE"
-        what = {"STRING": "a text", "NUMBER": "a number"}.get(token.kind, "a condition")
-        wanted = "`true` or `false`" if unit == "bool" else f"a number ({unit})"
-        scope.found.add(
-            "TR1102",
-            f"{wanted} must stand here, and this is {what}",
-            span or tree.source.span(node.start, node.end),
-        )
-        return None
-    value = float(token.text.replace("_", "")) * (
-        -1.0 if node.sign and node.sign.text == "-" else 1.0
-    )
-    if node.unit is None:
-        return value
-    if unit not in WRITTEN.get(node.unit.text, ()):
-        scope.found.add(
-            "TR1101",
-            f"`{tree.one_line(node.start, node.end)}` is not {article(unit)}",
-            span or tree.source.span(node.start, node.end),
-        )
-        return None
-    return value / 100 if node.unit.text == "%" else value
+    return (meant(value.unit.text) or ("nats",))[0] if value.unit else "nats"
 
 
 def _param(scope: Scope, tree: Tree, node: ast.Param) -> hir.Param | None:
@@ -326,10 +323,13 @@ def _param(scope: Scope, tree: Tree, node: ast.Param) -> hir.Param | None:
     if unit is None or not _has_value(scope, tree, node) or node.value is None:
         return None
     value = value_of(scope, tree, node.value, unit)
+    value = within(scope, tree, node.value, unit, value)
     low = high = None
     if node.bounds is not None:
         low = value_of(scope, tree, node.bounds.low, unit)
+        low = within(scope, tree, node.bounds.low, unit, low)
         high = value_of(scope, tree, node.bounds.high, unit)
+        high = within(scope, tree, node.bounds.high, unit, high)
         if low is None or high is None:
             return None
         if low > high:
@@ -358,7 +358,7 @@ def _var(scope: Scope, tree: Tree, node: ast.Var) -> hir.Var | None:
     unit = _unit(scope, tree, node)
     if unit is None or not _has_value(scope, tree, node) or node.value is None:
         return None
-    value = value_of(scope, tree, node.value, unit)
+    value = within(scope, tree, node.value, unit, value_of(scope, tree, node.value, unit))
     span = tree.source.span(node.name.start, node.name.end)
     return None if value is None else hir.Var(snake(node.name.text), unit, value, span)
 

@@ -26,7 +26,9 @@ class Derive:
         if entry in self.open:
             way = [*self.open[self.open.index(entry) :], entry]
             names = " -> ".join(f"`{step.node.name.text}`" for step in way)
-            self.scope.found.add("TR1110", f"a signal is defined by itself: {names}", entry.span())
+            message = f"a signal is defined by itself: {names}"
+            help_ = "write out in one of them what it is made of"
+            self.scope.found.add("TR1110", message, entry.span(), help=help_)
             for step in way:
                 step.broken = True
             return
@@ -44,7 +46,10 @@ class Derive:
         if cast("str", expr.unit) == "field":
             span = entry.tree.source.span(entry.node.value.start, entry.node.value.end)
             self.scope.found.add(
-                "TR1111", "nothing here tells the type of this request field", span
+                "TR1111",
+                "nothing here tells the type of this request field",
+                span,
+                help="compare it with a literal",
             )
             entry.broken = True
             return

@@ -72,6 +72,8 @@ SYNONYMS = {  # words of other languages
     "accept": "commit",
     "keep": "commit",
     "reject": "retry",
+    "drop": "retry",
+    "discard": "retry",
     "exit": "stop",
     "halt": "stop",
     "end": "stop",
@@ -285,6 +287,10 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
             span,
             help="write `commit then mix { ... }`",
         )
+    if not kinds.isdisjoint({"NUMBER", "NATS"}) and "LPAR" not in kinds:
+        literal = _no_literal(stack, token, kinds)
+        if literal is not None:
+            return literal
     words = [word for word, terminal in table().words.items() if terminal in kinds]
     if (
         kind == "NAME"
@@ -310,11 +316,31 @@ def unexpected(stack: Stack, token: int, opened: bool) -> Diagnostic:
     return _not_here(tokens, token, kinds)
 
 
+def _no_literal(stack: Stack, token: int, kinds: set[str]) -> Diagnostic | None:
+    """TR0201: a name, or a sum, stands where a literal must; None where it is not that."""
+    tokens = stack.tokens
+    kind, text = tokens.kinds[token], tokens.text(token)
+    span = tokens.source.span(tokens.starts[token], tokens.end(token))
+    if kind == "NAME" and "NAME" not in kinds and {"NUMBER", "TRUE"} <= kinds:
+        near = nearest(text, ("true", "false"))
+        message = f"a literal must stand here, and `{text}` is none"
+        help_ = f"did you mean `{near}`?" if near else "write out a number, `true` or `false`"
+        fix = Fix(f"write `{near}`", (Edit(span, near),), safe=False) if near else None
+        return Diagnostic("TR0201", "error", message, span, help=help_, fix=fix)
+    if kind in ("SIGN", "TIMES") and "NATS" in kinds and kinds.isdisjoint({"SIGN", "TIMES"}):
+        message = "a literal must stand here: nothing is reckoned in a declaration"
+        help_ = "write the result; `signal NAME = ...` names an expression"
+        return Diagnostic("TR0201", "error", message, span, help=help_)
+    return None
+
+
 def _not_here(tokens: Tokens, token: int, kinds: set[str]) -> Diagnostic:
     """TR0201: something else must stand here."""
     kind, text = tokens.kinds[token], tokens.text(token)
     span = tokens.source.span(tokens.starts[token], tokens.end(token))
     help_, fix = form(tokens, token, kinds), None
+    if kind == "LBRACE" and token == tokens.real[0]:
+        help_ = "this may be a plan, which `trc decompile` writes a policy from: a policy file begins with `route 1`"
     if kind == "THEN":
         help_ = "only `commit then ...` names who is next: `commit then MODEL`"
     if (kind in ACTION_KINDS or kind == "ARROW") and "OTHERWISE" in kinds:
@@ -344,12 +370,17 @@ def reserved(word: str, span: Span) -> Diagnostic:
     )
 
 
-def word_as_name(text: str, span: Span) -> Diagnostic:
-    """TR0210."""
+def word_as_name(text: str, span: Span, before: str = "") -> Diagnostic:
+    """TR0210; `before` is the kind of the token before."""
+    help_ = f"another name will do, such as `{text}_`"
+    if (text, before) == ("stop", "THEN"):
+        help_ = "`stop` alone keeps the token and ends the request"
+    if (text, before) == ("start", "AT"):
+        help_ = "rules of the start stand in `start { ... }`, their tests are `start given ... -> MODEL`"
     return Diagnostic(
         "TR0210",
         "error",
         f"`{text}` is a word of the language and cannot be a name",
         span,
-        help=f"another name will do, such as `{text}_`",
+        help=help_,
     )

@@ -13,9 +13,10 @@ from tokenrouter.diagnostics import Edit, Fix, Label, Span
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.expr import DEEPEST
 from tokenrouter.dsl.fitting import fit, unify
-from tokenrouter.dsl.names import Names, usage
+from tokenrouter.dsl.lexer import FOREIGN
+from tokenrouter.dsl.names import Names, example, usage
 from tokenrouter.dsl.nearest import did_you_mean
-from tokenrouter.dsl.units import LOOSE, NUMERIC, WRITTEN, article, noun, product, quotient
+from tokenrouter.dsl.units import LOOSE, NUMERIC, article, meant, noun, product, quotient
 from tokenrouter.signals import CLASSES, SIGNALS, WINDOWS, Unit
 
 
@@ -43,7 +44,7 @@ class Expressions(Names):
                 labels=self.origin(expr),
                 help=f"compare it with something, as in `{text} > {_some(expr.unit)}`"
                 if unit == "bool" and expr.unit in NUMERIC
-                else "",
+                else _instead(unit),
             )
             return self.poison(node)
         return expr
@@ -117,15 +118,18 @@ class Expressions(Names):
             return hir.Const(value, cast("Unit", "bare"), self.span(node))
         if unit == "%":
             return hir.Const(value / 100, cast("Unit", "percent"), self.span(node))
-        if unit not in WRITTEN:
-            self.found.add("TR1101", f"`{unit}` is the unit of `objective` alone", self.span(node))
+        if not meant(unit):
+            message = f"`{unit}` is the unit of `objective` alone"
+            help_ = "as in `objective throughput where speed >= 20 tokens/s`"
+            self.found.add("TR1101", message, self.span(node), help=help_)
             return self.poison(node)
-        return hir.Const(value, WRITTEN[unit][0], self.span(node))
+        return hir.Const(value, meant(unit)[0], self.span(node))
 
     def _window(self, node: ast.Call) -> hir.Expr:
         name = node.name.text
         if len(node.arguments) != 2:
-            self.found.add("TR1104", f"`{name}` is written `{usage(name)}`", self.span(node))
+            message, help_ = f"`{name}` is written `{usage(name)}`", example(name)
+            self.found.add("TR1104", message, self.span(node), help=help_)
             return self.poison(node)
         of = fit(self.read(node.arguments[0]), "number")
         n = self.whole(node.arguments[1], 1, f"`{usage(name)}`")
@@ -134,6 +138,7 @@ class Expressions(Names):
                 "TR1102",
                 f"`{name}` takes numbers, and this is {article(of.unit)}",
                 self.span(node.arguments[0]),
+                help=example(name),
             )
             return self.poison(node)
         if n is None or of.unit == "any":
@@ -156,9 +161,9 @@ class Expressions(Names):
         if cast("str", expr.unit) == "field":
             expr = fit(expr, "number")
         if expr.unit in ("bool", "text"):
-            self.found.add(
-                "TR1102", f"{article(expr.unit)} cannot be reckoned with", self.span(node)
-            )
+            message = f"{article(expr.unit)} cannot be reckoned with"
+            help_ = "only numbers are added, multiplied and given a sign"
+            self.found.add("TR1102", message, self.span(node), help=help_)
             return self.poison(node)
         return expr
 
@@ -207,7 +212,9 @@ class Expressions(Names):
             f"`{sign}` between {noun(left.unit)} and {noun(right.unit)}",
             span,
             labels=labels + self.origin(left) + self.origin(right),
-            help=_comparable(left, right) if code == "TR1101" else "",
+            help=_comparable(left, right)
+            if code == "TR1101"
+            else "numbers are compared with numbers, conditions with conditions, texts with texts",
         )
 
     def _comparison(self, node: ast.Comparison) -> hir.Expr:
@@ -238,7 +245,8 @@ class Expressions(Names):
             )
             return self.poison(node)
         left, right = unify(self.read(node.operands[0]), self.read(node.operands[1]))
-        sign_text = "==" if node.signs[0].kind == "ASSIGN" else node.signs[0].text
+        sign_text = FOREIGN.get(node.signs[0].text, node.signs[0].text).strip()
+        sign_text = {"=": "==", "->": ">="}.get(sign_text, sign_text)  # as it is told to be written
         if "any" in (left.unit, right.unit):
             return self.poison(node)
         if cast("str", left.unit) == "field" == cast("str", right.unit):
@@ -310,10 +318,7 @@ class Expressions(Names):
         kind = "STRING" if owner == "token" else "NAME"
         wrong = next((value for value in values if value.kind != kind), None)
         if wrong is not None or not values:
-            wanted = "a string" if owner == "token" else "a class"
-            self.found.add(
-                "TR1102", f"`{owner}` is compared with {wanted}", self.span(wrong or node)
-            )
+            self._not_asked(owner, wrong or node, wrong)
             return self.poison(node)
         if owner == "token":
             expr: hir.Expr = hir.TokenIn(tuple(map(self.text, values)), span=span)
@@ -332,10 +337,34 @@ class Expressions(Names):
             expr = parts[0] if len(parts) == 1 else hir.AnyOf(parts, span=span)
         return hir.Not(expr, span=span) if node.negated else expr
 
+    def _not_asked(self, owner: str, place: ast.Node, value: ast.Tok | None) -> None:
+        """Report that the candidate is compared with what it cannot be."""
+        wanted, form = "a string", '`token is "x"`, `token in {"x", "y"}`'
+        if owner == "class":
+            wanted, form = "a class", "there are " + ", ".join(f"`{name}`" for name in CLASSES)
+        text = "" if value is None else value.text
+        fix = None
+        if value is not None and owner == "class" and text.strip('"') in CLASSES:
+            word = text.strip('"')
+            fix = Fix("remove the quotes", (Edit(self.span(value), word),), safe=True)
+        elif value is not None and owner == "token" and value.kind == "NAME":
+            quoted = f'"{text}"'
+            fix = Fix("put it in quotes", (Edit(self.span(value), quoted),), safe=False)
+        message = f"`{owner}` is compared with {wanted}"
+        self.found.add("TR1102", message, self.span(place), help=form, fix=fix)
+
 
 def _some(unit: str) -> str:
     """Return a number in a unit."""
     return {"nats": "0.5", "count": "8", "ms": "250 ms", "number": "1"}.get(unit, "20%")
+
+
+def _instead(unit: Unit) -> str:
+    """Return what may stand where something of another unit does."""
+    if unit == "bool":
+        return "a condition compares, as in `entropy > 0.5`, or joins conditions with `and`, `or`, `not`"
+    like = [f"`{n}`" for n, kind in SIGNALS.items() if kind.unit == unit and not kind.args]
+    return f"a literal, or what is {article(unit)}: {', '.join(like)}" if like else "a literal"
 
 
 def _comparable(left: hir.Expr, right: hir.Expr) -> str:

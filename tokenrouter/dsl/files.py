@@ -50,13 +50,16 @@ class Files:
             way = " -> ".join(
                 f"`{os.path.basename(p)}`" for p in [*self.open[self.open.index(real) :], real]
             )
-            self.found.add("TR1202", f"files import each other: {way}", span)
+            message = f"files import each other: {way}"
+            help_ = "put what both need into a third file, which both import"
+            self.found.add("TR1202", message, span, help=help_)
             return
         if any(real_path(known) == real for known in self.texts):
             return
         try:
             text = self.read(path)
         except SourceError as error:
+            self.found.adrift = True
             self.found.add(
                 "TR1201", str(error), span, help="a path is relative to the importing file"
             )

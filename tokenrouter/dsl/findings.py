@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tokenrouter.diagnostics import CODES, Diagnostic, Edit, Fix, Label, Span
@@ -15,6 +15,13 @@ DECLARE = {  # how a name comes to be, where none is near it
     "TR1003": "declare it: `policy {0} {{ ... }}`",
     "TR1012": "declare it: `var {0}: count = 0`",
 }
+
+_READ, _SET = "signal, param or var", "request variable"  # kinds of an unknown name
+BEHIND = "is not written behind a number"  # of a unit that goes without saying; where it is none of its place, that is told
+_WORDS = frozenset(
+    {"TR1004", "TR1005", "TR1009", "TR1010"}
+)  # their place is the word that is unknown
+_PLACE = frozenset({"TR1101", "TR1104", "TR1107", "TR1114"})
 
 
 @dataclass(eq=False, slots=True)
@@ -35,6 +42,7 @@ class Findings:
     lost_names: set[str] = field(
         default_factory=set
     )  # names whose declaration a mistake may have cost
+    adrift: bool = False  # an import could not be read, so that any name may be one of its
     _found: list[Diagnostic] = field(default_factory=list)
     _unknown: dict[tuple[str, str], _Unknown] = field(default_factory=dict)
 
@@ -50,7 +58,14 @@ class Findings:
     ) -> None:
         """Report one mistake."""
         severity = CODES[code].severity
+        if code in _WORDS and fix is None and help.startswith("did you mean `"):
+            word = help.split("`")[1]
+            fix = Fix(f"write `{word}`", (Edit(span, word),), safe=False)
         self._found.append(Diagnostic(code, severity, message, span, labels, help, fix))
+
+    def has(self, code: str) -> bool:
+        """Return whether a mistake of a kind is told."""
+        return any(d.code == code for d in self._found)
 
     def extend(self, found: Iterable[Diagnostic]) -> None:
         """Take over what others have found."""
@@ -58,7 +73,7 @@ class Findings:
 
     def unknown(self, code: str, kind: str, name: str, span: Span, known: Iterable[str]) -> None:
         """Report a name that nothing declares; where it is used more than once, all places make one diagnostic."""
-        if name in self.lost_names:
+        if name in self.lost_names or self.adrift:
             return
         entry = self._unknown.setdefault((kind, name), _Unknown(code, kind, name, (), []))
         entry.known = entry.known or tuple(known)
@@ -82,12 +97,22 @@ class Findings:
             key: _Unknown(e.code, e.kind, e.name, e.known, list(map(place, e.spans)))
             for key, e in self._unknown.items()
         }
-        return Findings(self.lost_names, list(map(placed, self._found)), unknown)
+        return Findings(self.lost_names, self.adrift, list(map(placed, self._found)), unknown)
+
+    def _merged(self) -> list[_Unknown]:
+        """Return the unknown names, one that is both read and set as what is set: a request variable."""
+        found = dict(self._unknown)
+        for (kind, name), entry in self._unknown.items():
+            read = found.get((_READ, name))
+            if kind == _SET and read is not None:
+                del found[_READ, name]
+                found[kind, name] = replace(entry, spans=[*read.spans, *entry.spans])
+        return list(found.values())
 
     def finish(self) -> list[Diagnostic]:
         """Return everything, in source order, each once."""
         found = list(self._found)
-        for entry in self._unknown.values():
+        for entry in self._merged():
             first, *rest = sorted(entry.spans)
             found.append(
                 Diagnostic(
@@ -100,8 +125,17 @@ class Findings:
                     _respell(entry, [first, *rest]),
                 )
             )
-        once = {(d.code, d.span, d.message): d for d in found}
+        units = [d.span for d in found if d.code in _PLACE]
+        once = {(d.code, d.span, d.message): d for d in found if not _follows(d, units)}
         return sorted(once.values(), key=lambda d: (d.span.file, d.span.start, d.code))
+
+
+def _follows(diagnostic: Diagnostic, units: list[Span]) -> bool:
+    """Return whether a unit is told to be none of its place, so that it need not be told how it is written."""
+    at = diagnostic.span
+    return diagnostic.message.endswith(BEHIND) and any(
+        span.file == at.file and span.start <= at.start and at.end <= span.end for span in units
+    )
 
 
 def _respell(entry: _Unknown, spans: list[Span]) -> Fix | None:

@@ -382,6 +382,9 @@ class Resolved:
     policies: tuple[Policy, ...]
     diagnostics: tuple[Diagnostic, ...]  # warnings and infos, in source order
     texts: dict[str, str]
+    doubted: frozenset[str] = (
+        frozenset()
+    )  # policies of which the passes might tell what only follows from an error
 
     def only(self) -> Policy:
         """Return the one policy; `load` has made sure that there is one where it was asked for one."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tokenrouter.diagnostics import Diagnostic, Label, PolicyError
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.comments import comments
-from tokenrouter.dsl.declare import declare, resolve, value_of
+from tokenrouter.dsl.declare import declare, resolve
+from tokenrouter.dsl.doubt import doubted
 from tokenrouter.dsl.files import Files
 from tokenrouter.dsl.findings import Findings
 from tokenrouter.dsl.fitting import fit
+from tokenrouter.dsl.literals import value_of
 from tokenrouter.dsl.metadata import one_type
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree, parse
@@ -24,6 +27,7 @@ from tokenrouter.dsl.policies import PolicyReader, mentioned
 from tokenrouter.dsl.scope import Entry, Scope, snake
 from tokenrouter.dsl.source import Source, read_text
 from tokenrouter.dsl.suites import read_test
+from tokenrouter.dsl.units import outside
 
 Sets = Mapping[str, str]
 VERSION = "1"
@@ -104,7 +108,7 @@ def _study(
     main = files.add(filename, text, False)
     scope = Scope(found)
     for tree, imported in files.trees:
-        header(found, tree)
+        header(found, tree, late=says_version(tree, 0, len(tree.tokens.kinds)))
         declare(scope, tree, tree.file.items, imported)
     resolve(scope)
     if known_only:
@@ -123,7 +127,9 @@ def _study(
     if not known_only:
         made = [_with_imported(policy, files) for policy in made]
     diagnostics = tuple(in_its_language(d) for d in found.finish())
-    resolved = hir.Resolved(filename, tuple(made), diagnostics, files.texts)
+    places = ((item, main.source.span(item.start, item.end)) for item in main.file.items)
+    unsure = doubted(diagnostics, filename, places)
+    resolved = hir.Resolved(filename, tuple(made), diagnostics, files.texts, unsure)
     return Study(resolved, scope, main, tuple(tree for tree, _ in files.trees))
 
 
@@ -136,10 +142,13 @@ def in_its_language(diagnostic: Diagnostic) -> Diagnostic:
     return in_python(diagnostic)
 
 
-def header(found: Findings, tree: Tree) -> None:
+def header(found: Findings, tree: Tree, *, late: bool) -> None:
+    """Report a file that does not begin with its version; where it comes `late` that is told already."""
     header = tree.file.header
     if header is None:
-        if not any(first <= tree.tokens.starts[tree.tokens.real[0]] for first, _ in tree.lost):
+        if not late and not any(
+            first <= tree.tokens.starts[tree.tokens.real[0]] for first, _ in tree.lost
+        ):
             start = tree.tokens.starts[tree.tokens.real[0]]
             found.add(
                 "TR0208",
@@ -155,6 +164,15 @@ def header(found: Findings, tree: Tree) -> None:
             span,
             help=f"this program reads version {VERSION}",
         )
+
+
+def says_version(tree: Tree, first: int, last: int) -> bool:
+    """Return whether `route 1` stands between two tokens, be it where it must not."""
+    kinds = tree.tokens.kinds
+    if "ROUTE" not in kinds:
+        return False
+    real = [kinds[token] for token in tree.tokens.real if first <= token < last]
+    return ("ROUTE", "NUMBER") in pairwise(real)
 
 
 def give(scope: Scope, texts: dict[str, str], sets: Sets) -> None:
@@ -193,10 +211,16 @@ def _setting(scope: Scope, name: str, text: str, shown: Source) -> float | bool 
     low, high = entry.hir.low, entry.hir.high
     if value is None:
         return None
+    why = outside(entry.hir.unit, value)
+    if why is not None:
+        code, message, help_ = why
+        scope.found.add(code, message, span, help=help_)
+        return None
     if (low is not None and value < low) or (high is not None and value > high):
         message = f"`{name}` may be set from {low:g} to {high:g}, not to {text}"
         label = Label(entry.span(), "its bounds are declared here")
-        scope.found.add("TR1105", message, span, labels=(label,))
+        help_ = "give a value within them, or move a bound"
+        scope.found.add("TR1105", message, span, labels=(label,), help=help_)
         return None
     return value
 
@@ -224,6 +248,7 @@ def _policies(scope: Scope, main: Tree) -> list[tuple[ast.Policy, hir.Policy | N
                 labels=(
                     Label(main.source.span(first.name.start, first.name.end), "it is here first"),
                 ),
+                help="rename one of them, or remove it",
             )
         read = PolicyReader(scope, main, node).read()
         own = [(item, test) for item, of, test in tests if of == name]
@@ -303,6 +328,8 @@ def unused(
 ) -> None:
     """Warn of declarations that nothing uses, where the file has policies and all of it was read."""
     if not policies or lost or any(read is None for _, read in policies):
+        return
+    if scope.found.has("TR2001"):  # what is missing may use it
         return
     for entry in scope.entries.values():
         if not entry.used and not entry.imported and not entry.broken:

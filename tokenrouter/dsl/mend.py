@@ -9,6 +9,7 @@ from tokenrouter.dsl import expected, slips
 from tokenrouter.dsl.lalr import Build, Machine
 from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import nearest
+from tokenrouter.dsl.units import NUMERIC
 
 # Words that begin a statement of some list; passing over tokens stops at one that the list at hand can take.
 STARTERS = frozenset([
@@ -41,11 +42,13 @@ class Mender(Machine):
     def mend(self, at: int) -> int | None:
         """Report and mend a mistake at a token; return where to go on, None where it is none of these."""
         for one in (
+            self._version,
             self._word_for_arrow,
             self._unit,
             self._word_as_name,
             self._arrow,
             self._assign,
+            self._counting,
             self._number,
             self._set,
             self._block,
@@ -89,6 +92,17 @@ class Mender(Machine):
             self.kind(at - 1) not in WANTS_MORE or self.kind(at) == "$END" or self.first_of_line(at)
         )
 
+    def _version(self, at: int) -> int | None:
+        """Pass over `route 1` behind the beginning of the file."""
+        if (
+            self.kind(at) != "ROUTE"
+            or self.kind(at + 1) != "NUMBER"
+            or not self.accepts(["IMPORT"])
+        ):
+            return None
+        self.problems.append(slips.not_first(self.tokens, self.tokens.real[at]))
+        return at + 2
+
     def _word_for_arrow(self, at: int) -> int | None:
         """Mend `given entropy = 3 expect retry large`."""
         if self.kind(at) != "NAME" or self.kind(at + 1) not in _ACTIONS:
@@ -103,14 +117,24 @@ class Mender(Machine):
         if self.kind(at) != "NAME" or at == 0 or self.kind(at - 1) != "NUMBER":
             return None
         text = self.text(at)
+        if self.first_of_line(at) or self._word_of_ours(text):
+            return None
         like = text in expected.KINDS or slips.unit_like(text) is not None
         like = (like and self.kind(at + 1) not in ("NAME", "STRING")) or self.accepts(["NATS"])
         if not like and not self._touches(at):
             return None
         token = self.tokens.real[at]
-        self.problems.append(slips.unit(self.tokens, token))
+        checked = text in NUMERIC and self.accepts(["NATS"])
+        self.problems.append(slips.unit(self.tokens, token, checked))
+        if checked:
+            self.tokens.kinds[token] = "NATS"  # it is held against its place as the unit that it is
+            return at
         self.tokens.kinds[token] = "STRAY"
         return at + 1
+
+    def _word_of_ours(self, text: str) -> bool:
+        """Return whether a name is a word of the language in other letters, or what others write for one."""
+        return text.lower() in self.table.words or text.lower() in expected.SYNONYMS
 
     def _word_as_name(self, at: int) -> int | None:
         token, text = self.tokens.real[at], self.text(at)
@@ -121,7 +145,7 @@ class Mender(Machine):
         if not self.accepts(["NAME", self.kind(at + 1)]):
             return None
         span = self.tokens.source.span(self.tokens.starts[token], self.tokens.end(token))
-        self.problems.append(expected.word_as_name(text, span))
+        self.problems.append(expected.word_as_name(text, span, self.kind(at - 1)))
         self.tokens.kinds[token] = "NAME"
         self.renamed.add(text)
         return at
@@ -144,6 +168,18 @@ class Mender(Machine):
             return None
         self.problems.append(slips.assign(self.tokens, self.tokens.real[at]))
         self.tokens.kinds[self.tokens.real[at]] = "ASSIGN"
+        return at
+
+    def _counting(self, at: int) -> int | None:
+        """Mend `set t += 1`."""
+        if self.kind(at) not in ("SIGN", "TIMES") or self.kind(at + 1) != "ASSIGN" or at < 1:
+            return None
+        if not self._touches(at + 1) or not self.accepts(["ASSIGN", self.kind(at + 2)]):
+            return None
+        token, equals = self.tokens.real[at], self.tokens.real[at + 1]
+        self.problems.append(slips.counting(self.tokens, self.tokens.real[at - 1], token, equals))
+        self.tokens.kinds[token] = "ASSIGN"
+        self.tokens.real.remove(equals)
         return at
 
     def _number(self, at: int) -> int | None:
@@ -195,7 +231,12 @@ class Mender(Machine):
             inside = self._touches(at) and self._touches(at + 1)  # as in `demo:small`
             fits = not inside and self.accepts([coming])
         elif kind in ("MODEL", "AT"):
-            fits = before in _WHO and not self.first_of_line(at) and self.accepts([coming])
+            block = kind == "AT" and self.kind(at + 2) in (
+                "LBRACE",
+                "COLON",
+            )  # then a name is missing before it
+            fits = before in _WHO and not block and not self.first_of_line(at)
+            fits = fits and self.accepts([coming])
         else:
             fits = kind == "LBRACE" == before and self.accepts([coming])
         if not fits:
@@ -292,7 +333,11 @@ class Mender(Machine):
         near = other if other in fitting else nearest(text, fitting)
         if near is None:
             return None
-        self.problems.append(expected.unexpected(self, token, bool(self._open(0))))
+        problem = expected.unexpected(self, token, bool(self._open(0)))
+        sure = near in (other, text.lower()) or self.first_of_line(at)
+        if sure and problem.code == "TR0201":
+            problem = slips.respelt(problem, near)
+        self.problems.append(problem)
         self.tokens.kinds[token] = self.table.words[near]
         return at
 

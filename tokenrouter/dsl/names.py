@@ -10,6 +10,7 @@ from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.fitting import unescape
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.scope import Entry, Scope, snake
+from tokenrouter.dsl.units import meant
 from tokenrouter.signals import SIGNALS, WINDOWS, Unit
 
 
@@ -56,7 +57,8 @@ class Names:
         if name in SIGNALS and not SIGNALS[name].args:
             return hir.SignalRef(name, (), SIGNALS[name].unit, span)
         if name in SIGNALS or name in WINDOWS:
-            self.found.add("TR1104", f"`{name}` needs its arguments: `{usage(name)}`", span)
+            message = f"`{name}` needs its arguments: `{usage(name)}`"
+            self.found.add("TR1104", message, span, help=example(name))
         elif name in ("token", "class"):
             self.found.add(
                 "TR1102",
@@ -122,7 +124,8 @@ class Names:
                 entry.used = True
                 if self.scope.doubled(name):
                     return self.poison(node)
-                self.found.add("TR1104", f"`{name}` is a {entry.kind} and takes no arguments", span)
+                message = f"`{name}` is a {entry.kind} and takes no arguments"
+                self.found.add("TR1104", message, span, help=f"write `{name}` alone")
             return self.poison(node)
         kind = SIGNALS[name]
         if not kind.args:
@@ -130,7 +133,8 @@ class Names:
             self.found.add("TR1104", f"`{name}` takes no arguments", span, fix=fix)
             return self.poison(node)
         if len(node.arguments) != len(kind.args):
-            self.found.add("TR1104", f"`{name}` is written `{usage(name)}`", span)
+            message = f"`{name}` is written `{usage(name)}`"
+            self.found.add("TR1104", message, span, help=example(name))
             return self.poison(node)
         args: list[int | str] = []
         for wanted, argument in zip(kind.args, node.arguments, strict=True):
@@ -148,12 +152,16 @@ class Names:
     def _model(self, node: ast.Expr) -> str | None:
         if isinstance(node, ast.Reference):
             return self.scope.model(self.tree, node.name)
-        self.found.add("TR1104", "the name of a model must stand here", self.span(node))
+        known = ", ".join(f"`{name}`" for name in self.scope.names("model"))
+        help_ = f"there are {known}" if known else ""
+        self.found.add("TR1104", "the name of a model must stand here", self.span(node), help=help_)
         return None
 
     def whole(self, node: ast.Expr, least: int, where: str) -> int | None:
         """Return a whole literal of at least `least`."""
-        if isinstance(node, ast.Quantity) and (node.unit is None or node.unit.text == "tokens"):
+        if isinstance(node, ast.Quantity) and (
+            node.unit is None or meant(node.unit.text) == ("count",)
+        ):
             value = self.number(node.number)
             if value == int(value) and value >= least:
                 return int(value)
@@ -161,10 +169,14 @@ class Names:
                 "TR1107",
                 f"a whole number of at least {least} must stand in {where}",
                 self.span(node),
+                help=f"such as `{max(least, round(value))}`",
             )
         else:
             self.found.add(
-                "TR1104", f"a whole number, written out, must stand in {where}", self.span(node)
+                "TR1104",
+                f"a whole number, written out, must stand in {where}",
+                self.span(node),
+                help="a literal such as `8`: how far back is looked is fixed when the policy is compiled",
             )
         return None
 
@@ -179,6 +191,14 @@ class Names:
             help="only `request.NAME` is read so, the metadata that the client sent",
         )
         return self.poison(node)
+
+
+def example(name: str) -> str:
+    """Return a use of a signal with arguments."""
+    if name in WINDOWS:
+        return f"as in `{name}(entropy, 8)`"
+    values = {"int": "4", "model": "large"}
+    return f"as in `{name}({', '.join(values[kind] for kind in SIGNALS[name].args)})`"
 
 
 def usage(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import cast
 
 from tokenrouter.diagnostics import Edit, Fix, Label, Span
 from tokenrouter.dsl import ast, hir
+from tokenrouter.dsl.claims import Claims
 from tokenrouter.dsl.nearest import did_you_mean, nearest
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.rules import Rules, Written, names_in
@@ -87,7 +88,8 @@ class PolicyReader:
             case ast.At():
                 self._at(node)
             case ast.Claim():
-                self._claim(node)
+                claim = Claims(self.rules).read(node)
+                self.claims += [] if claim is None else [claim]
             case ast.Objective():
                 if self._first("objective", node, "`objective`"):
                     self._objective(node)
@@ -154,58 +156,6 @@ class PolicyReader:
             self.astray.append(node.model.text)
 
     # Claims
-
-    def _claim(self, node: ast.Claim) -> None:
-        kind = cast("hir.ClaimKind", node.keyword.text)
-        if self._other_sign(node.bound, kind):
-            return
-        bound = self.rules.expressions.condition(node.bound)
-        if bound.unit == "any":
-            return
-        if (
-            isinstance(bound, hir.Compare)
-            and bound.sign == "<="
-            and isinstance(bound.left, hir.SignalRef)
-            and bound.left.name in ("share", "count")
-            and isinstance(bound.right, hir.Const)
-        ):
-            model, value = str(bound.left.args[0]), float(bound.right.value)
-            if bound.left.name == "share" and not 0 <= value <= 1:
-                self.found.add(
-                    "TR1105",
-                    "a share lies between 0 and 1",
-                    bound.right.span,
-                    help="40 % is written `40%` or `0.4`",
-                )
-                return
-            measure = cast("hir.Measure", bound.left.name)
-            self.claims.append(hir.Claim(kind, measure, model, value, self.span(node)))
-            return
-        self._no_claim(node.bound, kind)
-
-    def _no_claim(self, bound: ast.Expr, kind: str, fix: Fix | None = None) -> None:
-        self.found.add(
-            "TR3001",
-            f"`{kind}` bounds `share(M)` or `count(M)` from above",
-            self.span(bound),
-            help=f"write `{kind} share(M) <= 40%` or `{kind} count(M) <= 100`",
-            fix=fix,
-        )
-
-    def _other_sign(self, bound: ast.Expr, kind: str) -> bool:
-        """Report a bound whose sign, or number of signs, is that of no claim; return whether it is that."""
-        if not isinstance(bound, ast.Comparison):
-            return False
-        signs = [sign for sign in bound.signs if sign.kind == "ASSIGN"]
-        if len(bound.signs) == 1 and not signs:
-            return False
-        fix = None
-        if len(bound.signs) == 1:
-            fix = Fix("write `<=`", (Edit(self.span(signs[0]), "<="),), safe=False)
-        self._no_claim(bound, kind, fix)
-        for operand in bound.operands:  # its names are names all the same
-            self.rules.expressions.read(operand)
-        return True
 
     def _objective(self, node: ast.Objective) -> None:
         name, floor = node.name.text, None

@@ -18,8 +18,9 @@ from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import did_you_mean
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.python_expr import Outside
-from tokenrouter.dsl.python_imports import MODULE, called, missing, unknown
+from tokenrouter.dsl.python_imports import MODULE, binds, by_name, called, missing, unknown
 from tokenrouter.dsl.python_rules import PythonRules, is_docstring
+from tokenrouter.dsl.python_tests import PythonTests
 from tokenrouter.dsl.source import Source
 
 DECLARATIONS = ("model", "param", "var", "head", "test")
@@ -39,6 +40,7 @@ def parse_python(source: Source) -> Tree:
         help = "name a part of it at the top of the file"
         return _nothing(source, tokens, Diagnostic("TR0215", "error", message, place, help=help))
     reader = _Module(source, called(module))
+    reader.problems += by_name(module, reader.place)
     items = tuple(item for statement in module.body for item in reader.statement(statement))
     reader.problems += missing(module, reader.place, lambda at: source.span(at, at))
     header = ast.Header(0, 0, ast.Tok(0, 0, "NUMBER", "1"))
@@ -120,7 +122,7 @@ def _tokens(source: Source) -> Tokens:
     )
 
 
-class _Module(PythonRules):
+class _Module(PythonTests):
     """Reads the statements of a module."""
 
     def __init__(self, source: Source, called: set[str]) -> None:
@@ -146,6 +148,8 @@ class _Module(PythonRules):
             case py.ImportFrom(module=module) if module == MODULE:
                 self.problems += unknown(node, self.called, self.place)
                 return []
+            case py.Import() | py.ImportFrom() if binds(node):
+                return []  # told already, and read as it is meant
             case py.Import() | py.ImportFrom():
                 raise self.wrong(
                     "TR6003",

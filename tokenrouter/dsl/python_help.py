@@ -12,6 +12,7 @@ HELP = {
     "TR0214": "write `commit(then=mix({MODEL: WEIGHT, ...}))`",
     "TR0215": "name a part of it with a function under `@signal`",
     "TR1103": 'write `param(VALUE, unit="nats")`; there are ' + ", ".join(DECLARABLE),
+    "TR1104": "as in `mean(step.entropy, 8)`, `step.mass(4)`, `step.share(MODEL)`",
     "TR1106": "give it as the first argument",
     "TR1109": "as in `mix({small: 0.7, large: 0.3})`",
     "TR1112": "declare `NAME = var(VALUE, unit=UNIT)` beside it",

@@ -35,6 +35,59 @@ def unknown(node: py.ImportFrom, called: set[str], place: Place) -> list[Diagnos
     ]
 
 
+def binds(node: py.stmt) -> tuple[str, ...]:
+    """Return the dotted name by which an import brings in `tokenrouter.lang` as a whole; nothing where it does not."""
+    match node:
+        case py.Import(names=[py.alias(name=name, asname=other)]) if name == MODULE:
+            return (other,) if other else tuple(MODULE.split("."))
+        case py.ImportFrom(module="tokenrouter", names=[py.alias(name="lang", asname=other)]):
+            return (other or "lang",)
+        case _:
+            return ()
+
+
+def by_name(module: py.Module, place: Place) -> list[Diagnostic]:
+    """Report an import of the module itself, and make `t.model` the name that it stands for, so that all else is read."""
+    found = []
+    for at, node in enumerate(module.body):
+        way = binds(node)
+        if not way:
+            continue
+        named = _Named(way)
+        module.body[at + 1 :] = [named.visit(part) for part in module.body[at + 1 :]]
+        names = ", ".join(sorted({name.id for name, _ in named.made})) or "..."
+        text = f"from {MODULE} import {names}"
+        edits = [Edit(place(node), text)]
+        edits += [Edit(place(of), name.id) for name, of in named.made]
+        found.append(
+            Diagnostic(
+                "TR6003",
+                CODES["TR6003"].severity,
+                f"names are imported from `{MODULE}` one by one, not the module",
+                place(node),
+                help=f"write `{text}`, and the names without `{'.'.join(way)}.`",
+                fix=Fix("import what is used", tuple(edits), safe=False),
+            )
+        )
+    return found
+
+
+class _Named(py.NodeTransformer):
+    """Puts names in the place of what is read of a module."""
+
+    def __init__(self, way: tuple[str, ...]) -> None:
+        self.way = way
+        self.made: list[tuple[py.Name, py.Attribute]] = []
+
+    def visit_Attribute(self, node: py.Attribute) -> py.AST:
+        """Replace `t.model`."""
+        if py.unparse(node.value) != ".".join(self.way):
+            return self.generic_visit(node)
+        name = py.copy_location(py.Name(node.attr, node.ctx), node)
+        self.made.append((name, node))
+        return name
+
+
 def called(module: py.Module) -> set[str]:
     """Return the names that a file calls."""
     return {
@@ -58,7 +111,7 @@ def missing(module: py.Module, place: Place, at: At) -> list[Diagnostic]:
         for node in py.walk(module)
         if isinstance(node, py.Name) and node.id in lang.__all__ and node.id not in bound
     ]
-    if not used:
+    if not used or any(map(binds, module.body)):
         return []
     used.sort(key=lambda node: (node.lineno, node.col_offset))
     first: dict[str, py.Name] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast as py
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeGuard, TypeVar, cast
 
 from tokenrouter.dsl import ast
 from tokenrouter.dsl.nearest import did_you_mean
@@ -24,7 +24,7 @@ class _Rule(NamedTuple):
     start: int
     end: int
     when: py.expr | None
-    then: py.expr
+    then: py.expr | None  # None: what is done is told to be of another form
 
 
 def is_docstring(node: py.stmt) -> bool:
@@ -33,6 +33,16 @@ def is_docstring(node: py.stmt) -> bool:
         isinstance(node, py.Expr)
         and isinstance(node.value, py.Constant)
         and isinstance(node.value.value, str)
+    )
+
+
+def _not_returned(node: py.stmt) -> TypeGuard[py.Expr]:
+    """Return whether a statement calls an action and does nothing with it."""
+    return (
+        isinstance(node, py.Expr)
+        and isinstance(node.value, py.Call)
+        and isinstance(node.value.func, py.Name)
+        and node.value.func.id in ACTIONS
     )
 
 
@@ -165,14 +175,18 @@ class PythonRules(PythonExpressions):
     def _start_rule(self, rule: _Rule, step: str) -> ast.StartRule:
         when, go = self.both(
             lambda: None if rule.when is None else self.read(rule.when, step),
-            lambda: self._first(rule.then),
+            lambda: self._first(rule.then) if rule.then is not None else self._no_model(rule),
         )
         return ast.StartRule(rule.start, rule.end, when, go)
 
     def _rule(self, rule: _Rule, step: str) -> ast.Rule:
         when, (action, sets) = self.both(
             lambda: None if rule.when is None else self.read(rule.when, step),
-            lambda: self.action(rule.then, step),
+            lambda: (
+                (ast.Commit(rule.start, rule.end, None), ())
+                if rule.then is None
+                else self.action(rule.then, step)
+            ),
         )
         return ast.Rule(rule.start, rule.end, when, action, sets)
 
@@ -211,9 +225,15 @@ class PythonRules(PythonExpressions):
         if not isinstance(part, py.If):
             return []
         ends = [node.value for node in part.body if isinstance(node, py.Return) and node.value]
+        ends += [node.value for node in part.body if _not_returned(node)]
         with suppress(Outside):
-            made += [read(_Rule(*self.range(part), part.test, end)) for end in ends[:1]]
+            made.append(read(_Rule(*self.range(part), part.test, next(iter(ends), None))))
         return part.orelse
+
+    def _no_model(self, rule: _Rule) -> ast.Tok:
+        """Return what stands for the model that a start rule does not name; nothing more is said of it."""
+        self.lost_names.add("")
+        return ast.Tok(rule.start, rule.start, "NAME", "")
 
     def _statement_of(self, part: py.stmt) -> tuple[_Rule, list[py.stmt]]:
         """Return the rule that a statement of a step function is, and what its `else` holds."""
@@ -222,14 +242,29 @@ class PythonRules(PythonExpressions):
         help_ = "join conditions with `and`; keep what must be remembered in a `var`"
         message = "a step function holds `if CONDITION: return ACTION`, and a last `return ACTION`"
         if not isinstance(part, py.If):
-            raise self.wrong("TR6005", message, part, help_)
+            raise self._told_of(part) or self.wrong("TR6005", message, part, help_)
         then = part.body[0]
+        unreturned = self._told_of(then)
+        if unreturned is not None:
+            raise unreturned
+        if isinstance(then, py.If):
+            help_ = "join the two conditions with `and`"
         if not isinstance(then, py.Return) or then.value is None:
             raise self.wrong("TR6005", message, then, help_)
         if len(part.body) > 1:
             raise self.wrong("TR6005", "nothing behind this `return` is ever reached", part.body[1])
         (first, _), (_, last) = self.range(part), self.range(then)
         return _Rule(first, last, part.test, then.value), part.orelse
+
+    def _told_of(self, part: py.stmt) -> Outside | None:
+        """Report an action that is called and not returned."""
+        if not _not_returned(part):
+            return None
+        text = " ".join(py.unparse(part).split())
+        message = (
+            f"`{text}` is called and not returned, so that the step function goes on behind it"
+        )
+        return self.wrong("TR6005", message, part, f"write `return {text}`")
 
     # Actions
 
@@ -328,72 +363,3 @@ class PythonRules(PythonExpressions):
         start, end = self.range(key)[0], self.range(value)[1]
         name, made = self.both(lambda: self.name(key), lambda: self.read(value, step))
         return ast.Set(start, end, name, made)
-
-    # Tests
-
-    def test(self, node: py.stmt, call: py.Call) -> ast.Test:
-        """Return a test block."""
-        given = self.arguments(call, ("name",), ("of", "cases"))
-        cases = given.get("cases")
-        if "name" not in given or "of" not in given or not isinstance(cases, (py.List, py.Tuple)):
-            raise self.wrong("TR6006", '`test("NAME", of=POLICY, cases=[case(...), ...])`', call)
-        read = tuple(self.every(cases.elts, self._case))
-        return ast.Test(*self.range(node), self.string(given["name"]), self.name(given["of"]), read)
-
-    def _case(self, node: py.expr) -> ast.Case:
-        if (
-            not isinstance(node, py.Call)
-            or not isinstance(node.func, py.Name)
-            or node.func.id != "case"
-        ):
-            raise self.wrong("TR6006", "a test holds `case(...)`", node)
-        given = self.arguments(node, (), ("at", "given", "expect"))
-        if "expect" not in given:
-            raise self.wrong("TR6006", "a case says what it expects", node)
-        model = self.name(given["at"]) if "at" in given else None
-        supposed = given.get("given")
-        if supposed is not None and (not isinstance(supposed, py.Dict) or None in supposed.keys):
-            raise self.wrong("TR6006", '`given` takes `{"signal": value}`', supposed)
-        givens = (
-            []
-            if supposed is None
-            else [
-                self._given(cast("py.expr", key), value)
-                for key, value in zip(supposed.keys, supposed.values, strict=True)
-            ]
-        )
-        expect, sets = (
-            (self._first(given["expect"]), ())
-            if model is None
-            else self.action(given["expect"], "")
-        )
-        return ast.Case(*self.range(node), model, tuple(givens), expect, sets)
-
-    def _given(self, key: py.expr, value: py.expr) -> ast.Given:
-        start, end = self.range(key)[0], self.range(value)[1]
-        if not isinstance(key, py.Constant) or not isinstance(key.value, str):
-            return ast.Given(start, end, self.read(key, "Step"), self.read(value, ""))
-        name = {"token_class": "class"}.get(key.value, key.value)
-        tok = self.tok(key, "NAME", name)
-        if name == "class":
-            word = self.string(value)
-            return ast.Given(
-                start,
-                end,
-                ast.Reference(*self.range(key), tok),
-                ast.Tok(word.start, word.end, "NAME", word.text[1:-1]),
-            )
-        of: ast.Expr = ast.Reference(*self.range(key), tok)
-        signal, _, count = name.partition("(")
-        if count.removesuffix(")").isdecimal() and name.endswith(")"):
-            number = ast.Quantity(
-                *self.range(key), self.tok(key, "NUMBER", count.removesuffix(")")), None
-            )
-            of = ast.Call(*self.range(key), self.tok(key, "NAME", signal), (number,))
-        if name.startswith("request."):
-            of = ast.Field(
-                *self.range(key),
-                self.tok(key, "NAME", "request"),
-                self.tok(key, "NAME", name.partition(".")[2]),
-            )
-        return ast.Given(start, end, of, self.read(value, ""))

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 from tokenrouter.diagnostics import Label, Span
 from tokenrouter.dsl import ast, hir
-from tokenrouter.dsl.declare import value_of
 from tokenrouter.dsl.derive import Derive
 from tokenrouter.dsl.expected import reserved
 from tokenrouter.dsl.express import Expressions
+from tokenrouter.dsl.literals import value_of
 from tokenrouter.dsl.parse import Tree
 from tokenrouter.dsl.scope import Scope
 from tokenrouter.signals import SIGNALS
+
+ROUNDED = 0.005  # by which per cents may miss 100, as three times 33.3% do
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,23 @@ class Rules:
         if not node.shares:
             sound = self._bad_mix("a mixture needs a model", node)
         total = sum(weights.values())
-        if not sound:
+        if not sound or not self._whole(node, total):
             return None
         shares = tuple((model, weight / total) for model, weight in weights.items())
         return hir.Mix(shares, tuple(weights.values()))
+
+    def _whole(self, node: ast.Mix, total: float) -> bool:
+        """Return whether weights that are all per cents are all of 100, but for what rounding leaves."""
+        units = [share.weight.unit.text if share.weight.unit else "" for share in node.shares]
+        if {*units} != {"%"} or abs(total - 1) < ROUNDED:
+            return True
+        self.found.add(
+            "TR1109",
+            f"these per cents sum to {100 * total:.6g}%, not to 100%",
+            self.span(node),
+            help="mend one of them, or leave the `%` out: plain weights count by what they are of their sum",
+        )
+        return False
 
     def _bad_mix(self, message: str, node: ast.Node) -> bool:
         if not self.tree.is_lost(node.start, node.end):
@@ -136,7 +151,9 @@ class Rules:
             until = self.expressions.condition(node.stay.condition)
         most = self.expressions.typed(count, "count", "the length of a stay")
         if isinstance(most, hir.Const) and most.unit == "count" and float(most.value) % 1:
-            self.found.add("TR1107", "a stay lasts a whole number of tokens", most.span)
+            message = "a stay lasts a whole number of tokens"
+            help_ = f"such as `{max(1, round(float(most.value)))}`"
+            self.found.add("TR1107", message, most.span, help=help_)
         if model is None or broken(most) or (until is not None and broken(until)):
             return None
         return hir.Borrow(model, most, until)
@@ -154,6 +171,7 @@ class Rules:
                     self.span(node.name),
                     self.scope.names("var"),
                 )
+                self.expressions.read(node.value)  # its names are names all the same
                 sound = False
                 continue
             entry.used = True
@@ -177,7 +195,11 @@ class Rules:
             sound = sound and not broken(value)
             if entry.hir.name in assigns:
                 self.found.add(
-                    "TR2009", f"`{node.name.text}` is set twice by one rule", self.span(node)
+                    "TR2009",
+                    f"`{node.name.text}` is set twice by one rule",
+                    self.span(node),
+                    labels=(Label(assigns[entry.hir.name].span, "it is set here first"),),
+                    help="a rule sets a var once, to one value: leave one of the two out",
                 )
                 sound = False
             assigns[entry.hir.name] = hir.Assign(entry.hir.name, value, self.span(node))
@@ -192,10 +214,11 @@ class Rules:
         go = rule.action.go
         if isinstance(go, hir.Borrow):
             parts.append(go.most)
-            sound = self._own_heads(go.until, go.model)
-        return sum(not self._own_heads(part, model) for part in parts) == 0 and sound
+            sound = self.own_heads(go.until, go.model)
+        return sum(not self.own_heads(part, model) for part in parts) == 0 and sound
 
-    def _own_heads(self, expr: hir.Expr | None, model: str) -> bool:
+    def own_heads(self, expr: hir.Expr | None, model: str) -> bool:
+        """Return whether the heads in an expression are those of a model, and report where not."""
         if expr is None:
             return True
         sound = True
@@ -209,23 +232,35 @@ class Rules:
                         f"head `{part.name}` reads steps of `{head.model}`, and this is asked at `{model}`",
                         _inside(part.span, expr),
                         labels=(Label(head.span, "it is declared here"),),
+                        help=f"ask it in the rules of `{head.model}`, whose steps it reads",
                     )
                     sound = False
         return sound
 
     def before_a_step(self, expr: hir.Expr) -> None:
         """Report what a start rule cannot know."""
-        for part in hir.walk(expr):
-            step = isinstance(part, (hir.HeadRef, hir.Window, hir.TokenIn, hir.ClassIs, hir.VarRef))
-            if step or (isinstance(part, hir.SignalRef) and not SIGNALS[part.name].in_start):
-                self.found.add(
-                    "TR2008",
-                    "a start rule is asked before any step, and this reads one",
-                    _inside(part.span, expr),
-                    help="it may read params, request fields, and "
-                    + ", ".join(f"`{name}`" for name, kind in SIGNALS.items() if kind.in_start),
-                )
-                return
+        part = reads_a_step(expr)
+        if part is not None:
+            self.found.add(
+                "TR2008",
+                "a start rule is asked before any step, and this reads one",
+                _inside(part.span, expr),
+                help=IN_START,
+            )
+
+
+IN_START = "a start rule may read params, request fields, and " + ", ".join(
+    f"`{name}`" for name, kind in SIGNALS.items() if kind.in_start
+)
+
+
+def reads_a_step(expr: hir.Expr) -> hir.Expr | None:
+    """Return the first part of an expression that a start rule cannot know."""
+    for part in hir.walk(expr):
+        step = isinstance(part, (hir.HeadRef, hir.Window, hir.TokenIn, hir.ClassIs, hir.VarRef))
+        if step or (isinstance(part, hir.SignalRef) and not SIGNALS[part.name].in_start):
+            return part
+    return None
 
 
 def broken(expr: hir.Expr) -> bool:

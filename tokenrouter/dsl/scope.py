@@ -82,9 +82,10 @@ class Scope:
         if other is not None and self.doubled(token.text):
             other.used = True
         elif other is not None:
-            self.found.add(
-                "TR1001", f"`{token.text}` is a {other.kind}, and a model must stand here", span
-            )
+            message = f"`{token.text}` is a {other.kind}, and a model must stand here"
+            known = ", ".join(f"`{name}`" for name in self.names("model"))
+            help_ = f"there are {known}" if known else "declare a model, and name it here"
+            self.found.add("TR1001", message, span, help=help_)
         else:
             self.found.unknown("TR1001", "model", token.text, span, self.names("model"))
         return None

@@ -5,8 +5,11 @@ Reports: TR0104 (a sign of another language), TR0201, TR0202, TR0211, TR0213, as
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix, Span
 from tokenrouter.dsl.expected import KINDS, UNITS, form, found, spelling
+from tokenrouter.dsl.findings import BEHIND
 from tokenrouter.dsl.lexer import Tokens
 from tokenrouter.dsl.nearest import did_you_mean, nearest
 
@@ -73,6 +76,27 @@ def assign(tokens: Tokens, token: int) -> Diagnostic:
     )
 
 
+def respelt(problem: Diagnostic, near: str) -> Diagnostic:
+    """Return what is said of a word with the one that it is meant for."""
+    fix = Fix(f"write `{near}`", (Edit(problem.span, near),), safe=False)
+    return replace(problem, help=f"did you mean `{near}`?", fix=fix)
+
+
+def counting(tokens: Tokens, name: int, sign: int, equals: int) -> Diagnostic:
+    """TR0104: `t += 1`."""
+    var, written = tokens.text(name), f"{tokens.text(sign)}="
+    span = _span(tokens, sign, equals)
+    text = f"= {var} {tokens.text(sign)}"
+    return Diagnostic(
+        "TR0104",
+        "error",
+        f"there is no `{written}`",
+        span,
+        help=f"write `{var} {text} ...`",
+        fix=Fix(f"write `{text}`", (Edit(span, text),), safe=False),  # what follows may be a sum
+    )
+
+
 def braces(tokens: Tokens, opener: int, closer: int) -> Diagnostic:
     """TR0104: texts or classes stand in other brackets than `{ }`."""
     first, last = _span(tokens, opener), _span(tokens, closer)
@@ -100,15 +124,19 @@ def opens(tokens: Tokens, token: int, sure: bool) -> Diagnostic:
     )
 
 
-def unit(tokens: Tokens, token: int) -> Diagnostic:
-    """TR0211."""
+def unit(tokens: Tokens, token: int, checked: bool) -> Diagnostic:
+    """TR0211; `checked`: the word, if it is a unit, is held against its place."""
     text, span, fix = tokens.text(token), _span(tokens, token), None
     like = unit_like(text)
     if text in KINDS:
+        # Not safe: a part that is lost, or nothing that is held against its place, may be of another unit.
         help_ = f"a value of the unit {text} is written without it"
-        fix = Fix("remove it", (Edit(span, ""),), safe=True)
-    elif text.lower() in _SECONDS:
+        fix = Fix("remove it", (Edit(span, ""),), safe=False) if checked else None
+        return Diagnostic("TR0211", "error", f"`{text}` {BEHIND}", span, help=help_, fix=fix)
+    if text.lower() in _SECONDS:
         help_ = "time is told in milliseconds: one second is `1000 ms`"
+    elif text.lower() in ("bit", "bits"):
+        help_ = "entropy is in nats: one bit is 0.693 nats"
     elif like is not None:
         help_ = f"did you mean `{like}`?"
         fix = Fix(f"write `{like}`", (Edit(span, like),), safe=False)
@@ -160,6 +188,18 @@ def superfluous(tokens: Tokens, token: int) -> Diagnostic:
         if tokens.kinds[token] == "COMMA"
         else "leave it out",
         fix=Fix("remove it", (Edit(cut, ""),), safe=True),
+    )
+
+
+def not_first(tokens: Tokens, route: int) -> Diagnostic:
+    """TR0201: `route 1` does not begin the file."""
+    number = next(token for token in tokens.real if token > route)
+    return Diagnostic(
+        "TR0201",
+        "error",
+        f"`route {tokens.text(number)}` stands at the beginning of a file, before everything else, and only there",
+        _span(tokens, route, number),
+        help="move it to the first line; where there is one already, leave this one out",
     )
 
 

@@ -11,7 +11,7 @@ from tokenrouter.dsl.expected import ACTIONS
 from tokenrouter.dsl.fitting import unify
 from tokenrouter.dsl.nearest import did_you_mean, nearest
 from tokenrouter.dsl.parse import Tree
-from tokenrouter.dsl.rules import Rules
+from tokenrouter.dsl.rules import IN_START, Rules, reads_a_step
 from tokenrouter.dsl.scope import Scope, snake
 from tokenrouter.signals import lexical_class
 
@@ -49,6 +49,10 @@ class _Cases:
         if expect is None or None in givens or (node.model is not None and model is None):
             return None
         found = tuple(item for item in givens if item is not None)
+        if model is None and self._before_a_step(found):
+            return None
+        if model is not None and not all(self.rules.own_heads(item.of, model) for item in found):
+            return None
         if self._contradicts(found):
             return None
         text = self.tree.one_line(node.start, node.end)
@@ -67,6 +71,20 @@ class _Cases:
             help=did_you_mean(expect.text, ACTIONS),
         )
         return True
+
+    def _before_a_step(self, givens: tuple[hir.Given, ...]) -> bool:
+        """Tell of what a case of the start rules cannot suppose; return whether there is any."""
+        for item in givens:
+            if reads_a_step(item.of) is not None:
+                text = self.tree.one_line(item.of.span.start, item.of.span.end)
+                self.scope.found.add(
+                    "TR2701",
+                    f"the test supposes what cannot be: before any step there is no `{text}`",
+                    item.span,
+                    help=IN_START,
+                )
+                return True
+        return False
 
     def _contradicts(self, givens: tuple[hir.Given, ...]) -> bool:
         """Tell of the first two suppositions that cannot hold together; return whether there are any."""
@@ -121,7 +139,12 @@ class _Cases:
             return None
         if of.unit != value_.unit or not isinstance(value_, hir.Const):
             if of.unit == value_.unit:
-                self.scope.found.add("TR1102", "a test supposes a literal value", value_.span)
+                self.scope.found.add(
+                    "TR1102",
+                    "a test supposes a literal value",
+                    value_.span,
+                    help="a number, a text, `true` or `false`, written out",
+                )
             else:
                 expressions.mismatch("=", of, value_, span)
             return None

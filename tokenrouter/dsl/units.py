@@ -7,7 +7,7 @@ already goes with everything, so that one mistake is told once.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from tokenrouter.signals import Unit
 
@@ -29,6 +29,12 @@ WRITTEN: dict[str, tuple[Unit, ...]] = {
 }
 
 
+def meant(word: str) -> tuple[Unit, ...]:
+    """Return the units that a number with a word behind it may have: `prob` is told of, and read as what it says."""
+    kind = (cast("Unit", word),) if word in NUMERIC else ()
+    return WRITTEN.get(word, kind)
+
+
 def article(unit: Any_) -> str:
     """Return a unit as a message names it."""
     names = {
@@ -43,6 +49,24 @@ def article(unit: Any_) -> str:
         "field": "a request field",
     }
     return names.get(unit, f"in {unit}")
+
+
+def outside(unit: Any_, value: float | bool) -> tuple[str, str, str] | None:
+    """Return why a value is none of its unit: a code, a message and help; None where it may be one."""
+    if unit in ("share", "prob") and not 0 <= value <= 1:
+        written = f"{value:g}"
+        help_ = "give a value from `0%` to `100%`"
+        if 2 <= value <= 100:
+            help_ = f"{written} % is written `{written}%` or `{value / 100:g}`"
+        return "TR1105", f"{article(unit)} lies between 0 and 1, and this is {written}", help_
+    if unit == "count" and value % 1:
+        less, more = f"{value // 1:g}", f"{value // 1 + 1:g}"
+        return (
+            "TR1107",
+            f"a count is a whole number, and this is {value:g}",
+            f"write `{less}` or `{more}`, or take the unit `number`",
+        )
+    return None
 
 
 def noun(unit: Any_) -> str:

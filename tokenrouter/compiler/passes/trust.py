@@ -22,15 +22,31 @@ from tokenrouter.signals import SIGNALS
 
 
 def trust(auto: Automaton) -> list[Diagnostic]:
-    """Return a warning for each thing of the outside that decides a rule."""
-    found: dict[str, Diagnostic] = {}
+    """Return a warning for each rule that is the first to be decided by some thing of the outside."""
+    loads: dict[str, Span] = {}
+    texts: dict[str, Span] = {}
     for expr, span in _asked(auto):
         for part in walk(expr):
             if isinstance(part, SignalOf) and SIGNALS[part.name].needs == "load":
-                found.setdefault(str(part), _load(part, span))
+                loads.setdefault(str(part), span)
             elif isinstance(part, FieldOf) and part.unit == "text":
-                found.setdefault(str(part), _steered(part, span))
-    return list(found.values())
+                texts.setdefault(str(part), span)
+    return [
+        *(_load(names, span) for span, names in _by_place(loads)),
+        *(_steered(names, span) for span, names in _by_place(texts)),
+    ]
+
+
+def _by_place(places: dict[str, Span]) -> list[tuple[Span, list[str]]]:
+    """Return what is first read at each place: one rule is told once, with all that it reads."""
+    found: dict[Span, list[str]] = {}
+    for name, span in places.items():
+        found.setdefault(span, []).append(f"`{name}`")
+    return list(found.items())
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _asked(auto: Automaton) -> Iterator[tuple[Expr, Span]]:
@@ -49,23 +65,24 @@ def _asked(auto: Automaton) -> Iterator[tuple[Expr, Span]]:
             yield assign.value, rule.span
 
 
-def _load(part: SignalOf, span: Span) -> Diagnostic:
+def _load(names: list[str], span: Span) -> Diagnostic:
     """TR2501."""
     return Diagnostic(
         "TR2501",
         "warning",
-        f"`{part}` makes the tokens depend on who else is served: the policy is not reproducible",
+        f"{_listed(names)} {'makes' if len(names) == 1 else 'make'} the tokens depend on who else is served: the policy is not reproducible",
         span,
         help="read signals of the request instead, if the same request must give the same answer",
     )
 
 
-def _steered(part: FieldOf, span: Span) -> Diagnostic:
+def _steered(names: list[str], span: Span) -> Diagnostic:
     """TR2502."""
     return Diagnostic(
         "TR2502",
         "warning",
-        f"`{part}` is a text of the client: whoever writes it can steer this rule",
+        f"{_listed(names)} {'is a text' if len(names) == 1 else 'are texts'} of the client: "
+        f"whoever writes {'it' if len(names) == 1 else 'them'} can steer this rule",
         span,
         help="read the field as a number or as a condition (`== true`), which no text of a user passes for; "
         "of what the models write, read `token` and `class`",
