@@ -1,5 +1,6 @@
 """Rules that never fire, rules that always do, and thresholds that make them so: each found, and its neighbour left alone."""
 
+from dataclasses import replace
 from math import log
 
 import pytest
@@ -10,6 +11,7 @@ from tests.compiler.irs import (
     MARGIN,
     MAXPROB,
     POSITION,
+    at,
     automaton,
     both,
     cmp,
@@ -20,7 +22,7 @@ from tests.compiler.irs import (
     retry,
     then,
 )
-from tokenrouter.compiler import pipeline
+from tokenrouter.compiler import ir, pipeline
 from tokenrouter.compiler.expr import Aggregate, Arithmetic, ClassOf, Negation, SignalOf, TokenIs
 from tokenrouter.compiler.laws import least_entropy, most_entropy
 from tokenrouter.compiler.passes.coverage import coverage
@@ -275,6 +277,53 @@ def test_a_threshold_that_every_step_passes_is_told_too():
     assert codes(cmp(plus(POSITION, n), ">=", n), params=[decl]) == ["TR2304"]
     # What such a rule leaves nothing of is no news.
     assert codes(cmp(POSITION, ">=", n), cmp(ENTROPY, ">", 1), params=[decl]) == ["TR2304"]
+
+
+def any_model(*rules, models=("small", "large")):
+    """Return the codes of a policy whose rules stand at any model, each dropping those that name itself."""
+
+    def at_model(name):
+        for guard, (keep, go) in rules:
+            if isinstance(go, ir.To) and go.model == name:
+                if keep:
+                    yield guard, COMMIT
+            else:
+                yield guard, (keep, go)
+
+    made = automaton(*((name, *at_model(name)) for name in models), params=[LOW[0], HIGH[0]])
+    states = tuple(
+        replace(
+            state,
+            own=False,
+            rules=tuple(
+                replace(rule, span=at(50 + [str(g) for g, _ in rules].index(str(rule.when))))
+                for rule in state.rules
+            ),
+        )
+        for state in made.states
+    )
+    return sorted({d.code for d in coverage(replace(made, states=states))})
+
+
+WIDE, NARROW = cmp(ENTROPY, ">", 1), cmp(ENTROPY, ">", 2)
+
+
+def test_a_rule_of_any_model_is_dead_where_it_is_at_each():
+    to_large, to_small = (WIDE, retry("large")), (NARROW, then("small"))
+
+    assert any_model(to_large, to_small, (None, COMMIT)) == []
+    assert any_model(to_large, (NARROW, COMMIT), (None, COMMIT), models=("small", "mid")) == [
+        "TR2302"
+    ]
+    assert any_model((WIDE, COMMIT), to_small, (None, COMMIT)) == ["TR2302"]
+    assert any_model((cmp(MARGIN, ">", MAXPROB), then("small")), (None, COMMIT)) == ["TR2301"]
+
+
+def test_nothing_is_left_for_otherwise_of_any_model_where_nothing_is_at_each():
+    under = (cmp(ENTROPY, "<=", 1), then("large"))
+
+    assert any_model((WIDE, retry("large")), under, (None, then("small"))) == []
+    assert any_model((WIDE, then("large")), under, (None, then("small"))) == ["TR2305"]
 
 
 LOW, HIGH = param("low", 3, 0, 5), param("high", 2, 0, 5)

@@ -24,6 +24,7 @@ from tests.compiler.irs import (
     r2r,
     r_stitch,
     retry,
+    share,
     then,
 )
 from tokenrouter.compiler import ir, pipeline
@@ -75,6 +76,40 @@ def test_a_model_that_nothing_mentions_is_left_to_the_front_end():
 
     assert [decl.name for decl in out.unreached] == ["lost"]
     assert found == []
+
+
+def test_rules_of_a_model_that_requests_only_borrow_from_are_told():
+    lends = automaton(
+        ("small", (UNSURE, borrow("large", 1)), (None, COMMIT)),
+        ("large", (UNSURE, retry("small")), (None, then("small"))),
+    )
+
+    same, found = drop_unreached(lends)
+    assert same is lends
+    assert told(found) == [
+        ("TR2101", "no rule of `large` is ever asked: requests only borrow from it")
+    ]
+    shared = replace(lends, states=(lends.states[0], replace(lends.states[1], own=False)))
+    assert drop_unreached(shared) == (shared, [])  # `at any` is for whom it may concern
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"start": "large"},
+        {"start": ir.Mix((("small", 0.5), ("large", 0.5)))},
+        {"fallback": "large", "claims": [share("enforce", "small", 0.5)]},
+    ],
+    ids=["start", "mixture", "fallback"],
+)
+def test_rules_of_a_model_that_lends_and_decides_are_asked(more):
+    lends = automaton(
+        ("small", (UNSURE, borrow("large", 1)), (None, COMMIT)),
+        ("large", (None, then("small"))),
+        **more,
+    )
+
+    assert drop_unreached(lends) == (lends, [])
 
 
 def test_a_lender_and_every_part_of_a_mixture_are_reached():

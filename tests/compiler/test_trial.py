@@ -87,6 +87,13 @@ def test_a_case_that_leaves_a_guard_open_says_what_to_give():
     assert found.got == "nothing, since the case does not give `margin`"
 
 
+def test_handing_the_next_position_to_the_model_where_it_is_means_to_commit():
+    stays = outcome(policy(case("large", hir.Action(True, hir.To("large")), entropy=2.1)))
+    leaves = outcome(policy(case("large", hir.Action(True, hir.To("large")), entropy=1.0)))
+
+    assert stays.passed and not leaves.passed
+
+
 def test_a_failed_case_names_the_rule_that_fired():
     found = outcome(policy(case("small", RETRY, entropy=1.0)))
 
@@ -380,6 +387,24 @@ def test_an_until_is_asked_on_later_steps_so_a_signal_of_this_one_is_not_put_in(
     assert not until(FLAT, compare("<", ENTROPY, 0.2), given).passed
     prompt = hir.Given(PROMPT, 9.0)  # a stay leaves the prompt as it was
     assert until(compare(">", ONE, PROMPT), compare(">", ONE, 9), prompt).passed
+
+
+def test_a_failed_case_tells_what_a_variable_was_to_become_and_what_it_becomes():
+    small = (rule(None, replace(COMMIT, sets=(hir.Assign("turns", total(TURNS, 3)),)), "..."),)
+
+    def becomes(value):
+        expect = replace(COMMIT, sets=(hir.Assign("turns", hir.Const(value, "count")),))
+        made = replace(
+            policy(case("small", expect), small=small), vars=(hir.Var("turns", "count", 1.0),)
+        )
+        return outcome(made)
+
+    assert becomes(4.0).passed
+    failed = becomes(5.0)
+    assert (failed.expected, failed.got) == (
+        "commit set turns = 5",
+        "commit set turns = turns + 3, here 4",
+    )
 
 
 def test_an_until_reads_a_variable_as_its_rule_sets_it():

@@ -71,7 +71,7 @@ class Walk:
         self.asked.append((self.owner, fired))
         rule = program.rules[fired]
         go = rule.go
-        if not rule.keep and go.model in self.tried:
+        if not rule.keep and isinstance(go, s.To) and go.model in self.tried:
             self.commit(fired)
             return True
         if rule.keep:

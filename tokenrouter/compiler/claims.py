@@ -3,7 +3,8 @@
 For share(M) <= x each move weighs x * kept - kept by M; for count(M) <= n it weighs minus what M keeps. Without a negative
 cycle that the start reaches, the least weight of any way from the start is -c, and share(M) <= x is proved as
 count(M) <= x * kept + c, count(M) <= n as c <= n. A borrowed stay weighs its worst length; one without a bound cannot
-be proved; a mixture may draw whom it likes.
+be proved; a mixture may draw whom it likes; a `retry` to a model that may have had its turn at the position may be refused,
+and then keeps the candidate.
 
 A negative cycle refutes a bound only where its rules ask nothing of a request's past and can each fire on some step, and
 where stays with `until` may last as long as it takes. Guards that ask more may well keep the bound, and what they ask is
@@ -31,6 +32,7 @@ from tokenrouter.compiler.expr import (
 )
 from tokenrouter.compiler.feasible import whole
 from tokenrouter.compiler.fold import fold_one
+from tokenrouter.compiler.graph import refusals
 from tokenrouter.compiler.interval import interval
 from tokenrouter.compiler.ir import (
     Automaton,
@@ -39,6 +41,7 @@ from tokenrouter.compiler.ir import (
     Rule,
     State,
     Stop,
+    To,
     map_exprs,
     targets,
 )
@@ -99,8 +102,9 @@ def _at_values(auto: Automaton) -> Automaton:
     values = {decl.name: decl.value for decl in auto.params if isinstance(decl.value, bool)}
 
     def change(part: Expr) -> Expr:
-        known = isinstance(part, ParamOf) and part.name in values
-        return Lit(values[part.name], "bool") if known else fold_one(part)
+        if isinstance(part, ParamOf) and part.name in values:
+            return Lit(values[part.name], "bool")
+        return fold_one(part)
 
     return at_values(map_exprs(auto, change) if values else auto)
 
@@ -135,8 +139,13 @@ def _asked(auto: Automaton, way: Way) -> Iterator[Expr]:
 
 
 def _ways(auto: Automaton, claim: ClaimDecl) -> Iterator[Way]:
+    refused = refusals(auto)
     for state in auto.states:
         for index, rule in enumerate(state.rules):
+            retries = not rule.keep and isinstance(rule.go, To)
+            if retries and (state.model, *targets(rule.go)) in refused:
+                stay = _weight(claim, state.model, 1.0)  # the candidate is kept
+                yield Way(state.model, state.model, rule, stay, stay, False)
             certain = _certain(auto, state, index)
             weight = _weight(claim, state.model, 1.0) if rule.keep else Fraction(0)
             if isinstance(rule.go, Borrow):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenrouter.compiler.ir import Automaton, Borrow, Rule, State, Stop, targets
+from tokenrouter.compiler.ir import Automaton, Borrow, Rule, State, Stop, To, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +40,37 @@ def _of_rule(state: State, number: int, rule: Rule) -> list[Move]:
         case go:
             names = targets(go) or (state.model,)
             return [Move(state.model, name, rule, number, keep=rule.keep) for name in names]
+
+
+def leaves(state: State, index: int) -> bool:
+    """Return whether a rule hands the request on, or ends it."""
+    go = state.rules[index].go
+    return isinstance(go, Stop) or any(name != state.model for name in targets(go))
+
+
+def refusals(auto: Automaton) -> set[tuple[str, str]]:
+    """Return from whom to whom a `retry` may be refused, which then keeps the candidate and stays.
+
+    A model has one turn at a position, and the way back to it is one of `retry`s. What guards say is not asked.
+    """
+    drops: dict[str, set[str]] = {}
+    for state, _, rule in auto.rules():
+        if not rule.keep and isinstance(rule.go, To):
+            drops.setdefault(state.model, set()).add(rule.go.model)
+    behind = {source: _behind(drops, source) for source in drops}
+    return {
+        (source, target)
+        for source, names in drops.items()
+        for target in names
+        if source in behind.get(target, ())
+    }
+
+
+def _behind(drops: dict[str, set[str]], first: str) -> set[str]:
+    """Return the models that a position comes to from one by `retry`s alone."""
+    out: set[str] = set()
+    ahead = drops[first]
+    while ahead:
+        out |= ahead
+        ahead = {target for name in ahead for target in drops.get(name, ())} - out
+    return out

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokenrouter.compiler import ir, programs
-from tokenrouter.compiler.alike import assigned, in_words, same_go
+from tokenrouter.compiler.alike import Known, assigned, in_words, same_go
 from tokenrouter.compiler.bounds import bounded
 from tokenrouter.compiler.expr import (
     ClassOf,
@@ -101,8 +101,12 @@ def _at(auto: Automaton, routes: list[s.Program], test: hir.Test, case: hir.Case
         passed = not fired.missing and expected == "commit"
         return Outcome(test.name, case, passed, expected, fired.missing or "commit")
     rule = rules[fired.rule]
+    if case.expect.keep and go == ir.To(case.model):
+        go = ir.Stay()  # handed to the model where it is, as rules of `at any` are
     known = _known(auto, case)
-    sets = assigned(known, (ir.Assign(i.var, lower_expr(i.value)) for i in case.expect.sets))
+    asked = [ir.Assign(item.var, lower_expr(item.value)) for item in case.expect.sets]
+    expected += "".join(f" set {item}" for item in asked)
+    sets = assigned(known, asked)
     passed = (
         rule.keep == case.expect.keep
         and same_go(auto, known, rule.go, go, rule.sets)
@@ -110,10 +114,17 @@ def _at(auto: Automaton, routes: list[s.Program], test: hir.Test, case: hir.Case
     )
     got = action(rule.keep, rule.go)
     got += in_words(known, rule) if isinstance(go, ir.Borrow) and not passed else ""
-    got += "".join(f" set {item}" for item in rule.sets if sets)
+    got += "".join(_set(known, item, passed) for item in rule.sets if sets)
     return Outcome(
         test.name, case, passed, expected, got, fired.rule, rule.span, rule.text, rule.source
     )
+
+
+def _set(known: Known, item: ir.Assign, passed: bool) -> str:
+    """Return what a rule sets, with what it comes to in a case that it fails."""
+    [here] = assigned(known, [item])
+    told = not passed and isinstance(here.value, Lit) and not isinstance(item.value, Lit)
+    return f" set {item}" + (f", here {here.value}" if told else "")
 
 
 def _known(auto: Automaton, case: hir.Case) -> dict[Expr, Lit]:

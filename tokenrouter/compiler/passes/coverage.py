@@ -11,14 +11,15 @@ Reports:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tokenrouter.compiler.expr import Expr, ParamOf, walk
 from tokenrouter.compiler.feasible import Empty, Region, whole
+from tokenrouter.compiler.graph import leaves
 from tokenrouter.compiler.ir import Automaton, Rule, State, action
 from tokenrouter.compiler.liveness import Cut, alive, at_values, cut, some
-from tokenrouter.compiler.passes.never_left import leaves
 from tokenrouter.compiler.space import Way
 from tokenrouter.diagnostics import Diagnostic, Label, Span
 
@@ -27,12 +28,19 @@ LOOKS = 1000  # at earlier rules of a state, for the one that covers a dead rule
 
 def coverage(auto: Automaton) -> list[Diagnostic]:
     """Return what is wrong with the rules of all states, and with those of the start."""
-    out = []
+    out: list[Diagnostic] = []
     for state in (_start(auto), *auto.states):
         found = list(_state(auto, state))
         told = {d.span for d in found if d.code != "TR2305"}
         out += [*found, *_crossed(auto, state, told)]
-    return out
+    stands = Counter(rule.span for _, _, rule in auto.rules())
+    said = Counter((d.span, _says(d)) for d in out)
+    return [d for d in out if said[d.span, _says(d)] >= stands[d.span]]
+
+
+def _says(diagnostic: Diagnostic) -> str:
+    """Return what is said of a rule; one of `at any` is told of where it holds at each model that the block stands for."""
+    return "never" if diagnostic.code in ("TR2301", "TR2302") else diagnostic.code
 
 
 def _start(auto: Automaton) -> State:

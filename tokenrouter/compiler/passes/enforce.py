@@ -9,7 +9,8 @@ Reports:
 
 With C tokens of M among K kept ones, a rule that leads to n tokens of M after k other kept tokens is allowed while
 C + n <= x (K + k + n), or C + n <= bound for a count. Staying at M counts as handing it the next position. A stay is charged
-whole when it begins, at its greatest length.
+whole when it begins, at its greatest length. Where M retries a model that may have had its turn at the position, the candidate
+is charged and the next position too, since M then keeps both.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 
 from tokenrouter.compiler.expr import Arithmetic, Comparison, Every, Expr, Lit, SignalOf
 from tokenrouter.compiler.fold import fold
+from tokenrouter.compiler.graph import refusals
 from tokenrouter.compiler.ir import (
     Automaton,
     Borrow,
@@ -32,7 +34,7 @@ from tokenrouter.compiler.ir import (
 )
 from tokenrouter.diagnostics import Diagnostic
 
-ONE = Lit(1.0, "count")
+ONE, TWO = Lit(1.0, "count"), Lit(2.0, "count")
 NONE = Lit(0.0, "count")
 
 
@@ -47,7 +49,8 @@ def enforce(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
     problems = list(_problems(auto, claims, fallback))
     if problems:
         return auto, problems
-    states = tuple(_state(state, claims, fallback) for state in auto.states)
+    refused = refusals(auto)
+    states = tuple(_state(state, claims, fallback, refused) for state in auto.states)
     return replace(auto, states=states), []
 
 
@@ -66,12 +69,15 @@ def _forbids_first(claim: ClaimDecl) -> bool:
     return claim.bound < 1.0
 
 
-def _state(state: State, claims: list[ClaimDecl], fallback: str) -> State:
+def _state(
+    state: State, claims: list[ClaimDecl], fallback: str, refused: set[tuple[str, str]]
+) -> State:
     if not state.rules:
         return state
     rules = []
     for rule in state.rules:
-        guards = [ask for claim in claims for ask in asks(state.model, rule, claim)]
+        again = (state.model, *targets(rule.go)) in refused
+        guards = [ask for claim in claims for ask in asks(state.model, rule, claim, again)]
         if guards:
             parts = guards if rule.when is None else [rule.when, *guards]
             rule = replace(rule, when=fold(Every(tuple(parts))), source="enforced")
@@ -84,8 +90,11 @@ def _state(state: State, claims: list[ClaimDecl], fallback: str) -> State:
     return replace(state, rules=tuple(rules))
 
 
-def asks(model: str, rule: Rule, claim: ClaimDecl) -> Iterator[Expr]:
-    """Yield the guard that a rule needs for one claim; nothing where it hands the bounded model nothing."""
+def asks(model: str, rule: Rule, claim: ClaimDecl, refused: bool = True) -> Iterator[Expr]:
+    """Yield the guard that a rule needs for one claim; nothing where it hands the bounded model nothing.
+
+    A `retry` that may be `refused` keeps the candidate and stays.
+    """
     bounded = claim.model
     own = ONE if rule.keep and model == bounded else NONE  # the candidate, if M wrote it
     other = ONE if rule.keep and model != bounded else NONE
@@ -94,6 +103,8 @@ def asks(model: str, rule: Rule, claim: ClaimDecl) -> Iterator[Expr]:
             yield _allowed(claim, _plus(own, ONE), other)
         case To(model=target) if target == bounded:
             yield _allowed(claim, _plus(own, ONE), other)
+        case To() if refused and not rule.keep and model == bounded:
+            yield _allowed(claim, TWO, NONE)
         case Mix() if bounded in targets(rule.go):
             yield _allowed(claim, _plus(own, ONE), other)
         case Borrow(model=lender) if lender == bounded:

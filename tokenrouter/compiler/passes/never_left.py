@@ -7,7 +7,8 @@ A model whose rules never hand a request on is a choice. One that has such rules
 
 from __future__ import annotations
 
-from tokenrouter.compiler.ir import Automaton, State, Stop, targets
+from tokenrouter.compiler.graph import leaves
+from tokenrouter.compiler.ir import Automaton, State, Stop
 from tokenrouter.compiler.liveness import alive, at_values
 from tokenrouter.diagnostics import Diagnostic, Label
 
@@ -26,12 +27,6 @@ def never_left(auto: Automaton) -> list[Diagnostic]:
         if not any(fires for index, fires in enumerate(live) if leaves(state, index)):
             found.append(_never_left(state, leaving))
     return found
-
-
-def leaves(state: State, index: int) -> bool:
-    """Return whether a rule hands the request on, or ends it."""
-    go = state.rules[index].go
-    return isinstance(go, Stop) or any(name != state.model for name in targets(go))
 
 
 def _never_left(state: State, leaving: list[int]) -> Diagnostic:
