@@ -241,6 +241,31 @@ def test_an_unproved_guarantee_is_an_error_that_names_its_rules_and_offers_to_en
     assert guarantees(r2r(claims=[share("guarantee", "large", 1.0)])) == []
 
 
+@pytest.mark.parametrize(
+    ("model", "more", "why"),
+    [
+        ("small", {}, "requests start at it"),
+        ("large", {"start": mix(small=0.5, large=0.5)[1]}, "requests start at it"),
+        ("large", {"fallback": "large"}, "it is the fallback"),
+        ("small", {"start": "large", "fallback": "small"}, "it is the fallback"),
+        ("large", {}, ""),
+        ("small", {"start": "large", "fallback": "large"}, ""),
+    ],
+)
+def test_to_enforce_is_offered_only_where_the_bound_can_be_enforced(model, more, why):
+    auto = automaton(
+        ("small", (UNSURE, then("large")), (None, COMMIT)),
+        ("large", (UNSURE, then("small")), (None, COMMIT)),
+        **more,
+    )
+    claim = share("guarantee", model, 0.1)
+    [problem] = guarantees(replace(auto, claims=(claim,)))
+    _, refused = enforce(replace(auto, claims=(replace(claim, kind="enforce"),)))
+
+    assert (problem.fix is None) == bool(refused) == bool(why)
+    assert why in problem.help
+
+
 def test_an_enforced_bound_becomes_guards_and_a_fallback(golden):
     auto, found = enforce(r_stitch(claims=[share("enforce", "large", 0.4)]))
 

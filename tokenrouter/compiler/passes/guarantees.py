@@ -9,7 +9,7 @@ Reports:
 from __future__ import annotations
 
 from tokenrouter.compiler.claims import Verdict, decide
-from tokenrouter.compiler.ir import Automaton, ClaimDecl
+from tokenrouter.compiler.ir import Automaton, ClaimDecl, targets
 from tokenrouter.diagnostics import Diagnostic, Edit, Fix, Label, Span
 
 
@@ -17,14 +17,23 @@ def guarantees(auto: Automaton) -> list[Diagnostic]:
     """Return one error a guarantee that is not proved."""
     verdicts = [(claim, decide(auto, claim)) for claim in auto.claims]
     return [
-        _unproved(claim, verdict)
+        _unproved(auto, claim, verdict)
         for claim, verdict in verdicts
         if verdict.status in ("refuted", "not proved")
     ]
 
 
-def _unproved(claim: ClaimDecl, verdict: Verdict) -> Diagnostic:
+def _unproved(auto: Automaton, claim: ClaimDecl, verdict: Verdict) -> Diagnostic:
     """TR3101, TR3102."""
+    first = {name for rule in auto.start for name in targets(rule.go)}
+    homeless = claim.model == (auto.fallback or auto.start_model())
+    if homeless or (claim.bound < 1.0 and claim.model in first):
+        where = "requests start at it" if claim.model in first else "it is the fallback"
+        help_ = f"loosen it or mend the rules; the bound cannot be enforced on `{claim.model}`, since {where}"
+        fix = None
+    else:
+        help_ = "write `enforce` instead, and the compiler guards every hand-off by it"
+        fix = Fix("enforce the bound", (Edit(_keyword(claim), "enforce"),), safe=False)
     labels = tuple(
         Label(way.rule.span, f"step {number} of the way that breaks it")
         for number, way in enumerate(verdict.cycle, start=1)
@@ -37,8 +46,8 @@ def _unproved(claim: ClaimDecl, verdict: Verdict) -> Diagnostic:
         f"`{claim.text}` {said}: {verdict.evidence}",
         claim.span,
         labels,
-        help="write `enforce` instead, and the compiler guards every hand-off by it",
-        fix=Fix("enforce the bound", (Edit(_keyword(claim), "enforce"),), safe=False),
+        help=help_,
+        fix=fix,
     )
 
 
