@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from tests.throughput.events import figures, simulate
@@ -165,6 +166,14 @@ def test_the_solver_goes_by_the_size_of_the_chain_and_says_so(monkeypatch):
 def test_a_chain_beyond_the_limit_is_one_clear_line():
     with pytest.raises(TooManyStates, match="more than 100 states; take the sampled solver"):
         exact.solve(build(pair(4)), [1, 1], most_states=100)
+
+
+def test_a_state_that_floats_never_come_back_to_is_left_for_good():
+    """Such as one of a model of which every token is handed on: 2^-64 is lost beside 1, and the system was singular."""
+    q = csr_array([[0.0, 1.0, 0.0], [2.0**-64, 0.0, 1.0], [0.0, 1.0, 0.0]])
+
+    assert exact.stationary(q).tolist() == pytest.approx([0.0, 0.5, 0.5])
+    assert q.nnz == 4  # as it was
 
 
 def test_rhythms_that_never_mix_are_told():

@@ -24,6 +24,7 @@ from tokenrouter.throughput.spec import Solution, SpecError
 from tokenrouter.throughput.system import Floats, System, advance, launch_due, start
 
 MOST_STATES = 100_000
+NEVER = 1e-16  # a probability that is lost beside 1: what hangs together by it alone makes a singular system
 
 
 def solve(
@@ -79,6 +80,9 @@ def stationary(q: csr_array) -> Floats:
 
     One state of the closed set keeps the weight 1 and leaves a regular system for the others, which is then scaled.
     """
+    q = csr_array(q, copy=True)
+    q.data[q.data < NEVER] = 0.0
+    q.eliminate_zeros()
     parts, label = connected_components(q, directed=True, connection="strong")
     coo = q.tocoo()
     crossing = label[coo.row] != label[coo.col]
