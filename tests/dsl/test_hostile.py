@@ -44,6 +44,8 @@ IN_A_POLICY = {
     "no most": ("retry large\n", "borrow large until true\n", "TR0201", "", "at most N"),
     "quoted model": ("retry large\n", 'retry "large"\n', "TR0201", '"large"', "retry MODEL"),
     "stop then": ("retry large\n", "stop then large\n", "TR0201", "then", "commit then MODEL"),
+    "mix alone": ("retry large\n", "mix { large: 1 }\n", "TR0214", "mix { large: 1 }", "commit then mix"),
+    "comma for and": ("entropy > tau", "entropy > tau, margin < 0.1", "TR0201", ",", "`and`"),
     "retry mix": ("retry large\n", "retry mix { large: 1 }\n", "TR0214", "mix", "commit then mix"),
     "no value set": ("retry large\n", "retry large set\n", "TR0201", "", "set VAR = VALUE"),
     "unit stuck on": ("entropy > tau", "entropy > 1e", "TR0211", "e", ""),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenrouter.diagnostics import Label, Span
+from tokenrouter.diagnostics import Edit, Fix, Label, Span
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.derive import Derive
 from tokenrouter.dsl.expected import reserved
@@ -76,11 +76,13 @@ class Rules:
             case ast.Stop():
                 return True, hir.Stop()
             case ast.Mix():
+                before = self.tree.source.span(node.start, node.start)
                 self.found.add(
                     "TR0214",
                     "a mixture draws the model after a token that is kept",
                     self.span(node),
                     help="write `commit then mix { ... }`",
+                    fix=Fix("write `commit then`", (Edit(before, "commit then "),), safe=False),
                 )
                 self.mix(node)
                 return True, None
