@@ -339,7 +339,7 @@ def _not_here(tokens: Tokens, token: int, kinds: set[str]) -> Diagnostic:
     kind, text = tokens.kinds[token], tokens.text(token)
     span = tokens.source.span(tokens.starts[token], tokens.end(token))
     help_, fix = form(tokens, token, kinds), None
-    if kind == "COMMA" and "AND" in kinds:
+    if kind == "COMMA" and not kinds.isdisjoint({"ARROW", "AND"}):
         help_ = "conditions are joined with `and` and `or`"
     if kind == "LBRACE" and token == tokens.real[0]:
         help_ = "this may be a plan, which `trc decompile` writes a policy from: a policy file begins with `route 1`"
