@@ -8,12 +8,14 @@ import pytest
 from tests.compiler.irs import (
     COMMIT,
     ENTROPY,
+    MARGIN,
     MAXPROB,
     POSITION,
     STOP,
     at,
     automaton,
     borrow,
+    both,
     cmp,
     mix,
     num,
@@ -28,7 +30,7 @@ from tests.compiler.irs import (
 from tests.compiler.walk import kept_tokens
 from tokenrouter.compiler import ir
 from tokenrouter.compiler.claims import decide
-from tokenrouter.compiler.expr import Negation, ParamOf, SignalOf, VarOf
+from tokenrouter.compiler.expr import ClassOf, Negation, ParamOf, SignalOf, TokenIs, VarOf
 from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.compiler.passes.guarantees import guarantees
 
@@ -114,6 +116,32 @@ def test_a_param_that_is_true_or_false_is_the_same_on_every_step_of_a_request():
 
     assert verdict(auto, share("guarantee", "large", 0.5))[0] == "not proved"
     assert verdict(other, share("guarantee", "large", 0.5))[0] == "refuted"
+
+
+MASS2 = SignalOf("mass", (2,))
+CHANCE, RANK, LOGPROB = SignalOf("chance"), SignalOf("rank"), SignalOf("logprob")
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"),
+    [
+        (both(cmp(ENTROPY, ">", 1), cmp(MAXPROB, ">=", MASS2)), "not proved"),  # p is one-hot
+        (cmp(MAXPROB, ">=", MASS2), "refuted"),
+        (both(cmp(ENTROPY, ">", 1), cmp(MAXPROB, ">", 0.8)), "refuted"),
+        (both(cmp(ENTROPY, ">", 2.9), cmp(ENTROPY, "<", 3), cmp(MARGIN, ">", 0.6)), "refuted"),
+        (both(cmp(RANK, ">", 3), cmp(LOGPROB, ">", -1.5), cmp(CHANCE, "<", 0.001)), "refuted"),
+        (both(cmp(RANK, ">", 3), cmp(LOGPROB, ">", -1.3)), "not proved"),
+        (both(TokenIs(("Wait",)), Negation(ClassOf("code"))), "refuted"),
+        (both(ClassOf("special"), cmp(SignalOf("varentropy"), ">", 5)), "refuted"),
+        (cmp(SignalOf("column", (7,)), ">", 0.99), "refuted"),
+        (cmp(SignalOf("epistemic", (8,)), "<", 0.1), "refuted"),
+        (cmp(SignalOf("aleatoric", (8,)), ">", 0.1), "not proved"),  # it is not tried
+    ],
+)
+def test_a_rule_refutes_only_where_a_step_that_takes_it_was_found(guard, expected):
+    auto = limited((UNSURE, then("large")), large=((guard, COMMIT), BACK))
+
+    assert verdict(auto, share("guarantee", "large", 0.5))[0] == expected
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ count(M) <= x * kept + c, count(M) <= n as c <= n. A borrowed stay weighs its wo
 be proved; a mixture may draw whom it likes; a `retry` to a model that may have had its turn at the position may be refused,
 and then keeps the candidate.
 
-A negative cycle refutes a bound only where its rules ask nothing of a request's past and can each fire on some step, and
-where stays with `until` may last as long as it takes. Guards that ask more may well keep the bound, and what they ask is
+A negative cycle refutes a bound only where its rules ask nothing of a request's past and each fires on a step that was
+found (`compiler.witness`), and where stays with `until` may last as long as it takes. Guards that ask more may well keep the bound, and what they ask is
 named: then the answer is «not proved».
 """
 
@@ -46,6 +46,7 @@ from tokenrouter.compiler.ir import (
     targets,
 )
 from tokenrouter.compiler.liveness import at_values, narrow, some
+from tokenrouter.compiler.witness import witnessed
 from tokenrouter.plan.literal import number
 
 Weight = Fraction | float  # a float only where it is infinite
@@ -81,7 +82,7 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
         return Verdict("enforced", f"every hand-off to `{claim.model}` asks for it")
     if any(_keeps(other, claim) for other in auto.claims):
         return Verdict("enforced", f"every hand-off to `{claim.model}` asks for a bound as tight")
-    certain = _cycle(auto, [way for way in _ways(_at_values(auto), claim) if way.certain])
+    certain = _counterexample(_at_values(auto), claim)
     if certain:
         return Verdict("refuted", _round_trip(certain), certain)
     ways = list(_ways(auto, claim))
@@ -95,6 +96,36 @@ def decide(auto: Automaton, claim: ClaimDecl) -> Verdict:
     if constant <= claim.bound:
         return Verdict("proved", f"at most {constant:.4g} on every way")
     return Verdict("not proved", f"some way may keep {constant:.4g} tokens of `{claim.model}`")
+
+
+def _counterexample(auto: Automaton, claim: ClaimDecl) -> tuple[Way, ...]:
+    """Return a negative cycle of rules for each of which a step was found that takes it."""
+    ways = [way for way in _ways(auto, claim) if way.certain]
+    while cycle := _cycle(auto, ways):
+        unseen = [way for way in cycle if not _taken(auto, claim, way)]
+        if not unseen:
+            return cycle
+        ways = [way for way in ways if way not in unseen]
+    return ()
+
+
+def _taken(auto: Automaton, claim: ClaimDecl, way: Way) -> bool:
+    """Return whether a step was found that takes a rule, and one on which its stay weighs the worst."""
+    above: list[Expr] = []
+    for rule in auto.state(way.source).rules:
+        if rule is way.rule:
+            break
+        if rule.when is not None:
+            above.append(rule.when)
+    if not witnessed(auto, [way.rule.when] if way.rule.when is not None else [], above):
+        return False
+    until = way.rule.go.until if isinstance(way.rule.go, Borrow) else None
+    if until is None:
+        return True
+    may_end, may_last = _says(auto, until)
+    if claim.model in targets(way.rule.go):
+        return not may_last or witnessed(auto, [], [until])
+    return not may_end or witnessed(auto, [until])
 
 
 def _at_values(auto: Automaton) -> Automaton:
