@@ -150,6 +150,29 @@ def test_names_of_signals_and_heads_that_no_rule_reads_survive_both_spellings(be
     assert 'spare = head("' in spelt and 'odd = head(python="package.module:Head", of=' in spelt
 
 
+def test_docstrings_of_python_come_back_as_comments_in_both_spellings(bench):
+    text = """"Demo."
+from tokenrouter.lang import at, commit, model, policy
+small = model("small", cost=1)
+@policy(start=small)
+class P:
+    "Only the small one."
+    @at(small)
+    def step(step):
+        "Nothing else to do."
+        return commit()
+"""
+    path = bench.root / "docs.py"
+    path.write_text(bench.text(text), encoding="utf-8")
+    plan = tokenrouter.compile(path)
+
+    again, python = python_trip(bench, plan)
+
+    for told in (decompile(plan), python, decompile(again)):
+        said = [line.strip() for line in told.splitlines() if "#" in line]
+        assert said == ["# Demo.", "# Only the small one.", "# Nothing else to do."]
+
+
 def test_decompiling_twice_gives_the_same_text(bench):
     _, again, text = round_trip(bench, EVERYTHING)
 

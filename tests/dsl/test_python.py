@@ -176,8 +176,42 @@ def test_comments_are_kept():
     said = parse_text(text, "p.py").only().comments
 
     assert [(c.anchor, c.place, c.text) for c in said] == [
+        ("file", "above", "# A policy."),
         ("model small", "above", "# the quick one"),
+        ("policy", "above", "# Entropy ping-pong."),
         ("rule small 2", "end", "# enough"),
+    ]
+
+
+def test_a_docstring_is_comments_above_what_it_stands_in():
+    text = '''"The file."
+from tokenrouter.lang import at, commit, model, policy, signal
+small = model("x", cost=1)
+@signal
+def unsure(step):
+    "What is unsure."
+    return step.entropy > 1
+@policy(start=small)
+class P:
+    """Writes it all.
+
+    And \\ud800 no more.
+    """
+    @at(small)
+    def step(step):
+        'One' "rule."
+        return commit()
+'''
+
+    said = parse_text(text, "p.py").only().comments
+
+    assert [(c.anchor, c.place, c.text) for c in said] == [
+        ("file", "above", "# The file."),
+        ("signal unsure", "above", "# What is unsure."),
+        ("policy", "above", "# Writes it all."),
+        ("policy", "above", "#"),
+        ("policy", "above", "# And \\ud800 no more."),
+        ("at small", "above", "# Onerule."),
     ]
 
 

@@ -1,7 +1,7 @@
 """Comments and what they belong to: the declaration, rule or block that a reader takes them to speak of.
 
 A comment behind something on its line belongs to that; one on a line of its own belongs to what follows it in the same
-block, or to the end of the block where nothing does.
+block, or to the end of the block where nothing does. A docstring of Python is comments above what it stands in.
 """
 
 from __future__ import annotations
@@ -26,16 +26,21 @@ class Anchor(NamedTuple):
 
 def comments(tree: Tree) -> dict[str, tuple[hir.Comment, ...]]:
     """Return the comments of a file by the policy that they concern; those under "" concern all."""
-    if "COMMENT" not in tree.tokens.kinds:
+    if "COMMENT" not in tree.tokens.kinds and not tree.docstrings:
         return {}
     book = _Anchors(tree.file)
-    found: dict[str, list[hir.Comment]] = {}
+    said: list[tuple[int, Anchor, hir.Place, str]] = []
     for token, kind in enumerate(tree.tokens.kinds):
         if kind == "COMMENT":
-            anchor, place = book.of(tree, token)
             text = tree.tokens.text(token).rstrip()
-            found.setdefault(anchor.owner, []).append(hir.Comment(anchor.name, place, text))
-    return {owner: tuple(said) for owner, said in found.items()}
+            said.append((tree.tokens.starts[token], *book.of(tree, token), text))
+    for start, doc in tree.docstrings:
+        holder = book.holding(start)
+        said += [(start, holder, "above", f"# {line}".rstrip()) for line in doc.splitlines()]
+    found: dict[str, list[hir.Comment]] = {}
+    for _, anchor, place, text in sorted(said, key=lambda one: one[0]):
+        found.setdefault(anchor.owner, []).append(hir.Comment(anchor.name, place, text))
+    return {owner: tuple(all_) for owner, all_ in found.items()}
 
 
 class _Anchors:
@@ -57,16 +62,20 @@ class _Anchors:
         """Return what a comment belongs to, and where it stands."""
         place = tree.tokens.starts[token]
         after = bisect_right(self.starts, place)
-        at = after - 1
-        while at >= 0 and self.all[at].end <= place:
-            at = self.holder[at]
-        holder = self.all[at] if at >= 0 else Anchor(0, place, "file")
+        holder = self.holding(place)
         before = _on_its_line(tree, token)
         if before is not None:
             return self.ending.get(tree.tokens.end(before), holder), "end"
-        if after < len(self.all) and (at < 0 or self.starts[after] < holder.end):
+        if after < len(self.all) and (holder.end <= place or self.starts[after] < holder.end):
             return self.all[after], "above"
         return holder, "end"
+
+    def holding(self, place: int) -> Anchor:
+        """Return the innermost anchor that a place lies in, or the file, as an anchor that ends there."""
+        at = bisect_right(self.starts, place) - 1
+        while at >= 0 and self.all[at].end <= place:
+            at = self.holder[at]
+        return self.all[at] if at >= 0 else Anchor(0, place, "file")
 
 
 def _on_its_line(tree: Tree, token: int) -> int | None:

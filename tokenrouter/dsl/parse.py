@@ -37,6 +37,7 @@ class Tree:
     problems: tuple[Diagnostic, ...]
     lost: tuple[tuple[int, int], ...]  # ranges of offsets that no node stands for
     lost_names: frozenset[str]  # names in them
+    docstrings: tuple[tuple[int, str], ...] = ()  # of Python: where each begins, and its text
 
     def one_line(self, start: int, end: int) -> str:
         """Return a range as written, without comments, on one line."""

@@ -7,9 +7,10 @@ statement. Reports: TR6001 ... TR6007.
 from __future__ import annotations
 
 import ast as py
+import inspect
 import io
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tokenrouter.diagnostics import CODES, Diagnostic, Span
 from tokenrouter.dsl import ast
@@ -46,7 +47,17 @@ def parse_python(source: Source) -> Tree:
     header = ast.Header(0, 0, ast.Tok(0, 0, "NUMBER", "1"))
     file = ast.File(0, len(source.text), header, items)
     problems = tuple(sorted(reader.problems, key=lambda d: d.span.start))
-    return Tree(source, tokens, file, problems, tuple(reader.lost), frozenset(reader.lost_names))
+    lost, names = tuple(reader.lost), frozenset(reader.lost_names)
+    return Tree(source, tokens, file, problems, lost, names, tuple(_docstrings(reader, module)))
+
+
+def _docstrings(reader: PythonRules, module: py.Module) -> Iterator[tuple[int, str]]:
+    """Yield where each string that stands alone begins, and its text."""
+    for node in py.walk(module):
+        if isinstance(node, py.stmt) and is_docstring(node):
+            assert isinstance(node, py.Expr) and isinstance(node.value, py.Constant)
+            text = str(node.value.value).encode("utf-8", "backslashreplace").decode()
+            yield reader.range(node)[0], inspect.cleandoc(text)
 
 
 def _unreadable(source: Source, tokens: Tokens, error: Exception) -> Tree:
