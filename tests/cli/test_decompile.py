@@ -192,6 +192,24 @@ def test_the_verb_writes_a_file_or_stdout(bench, tmp_path, capsys):
     assert (tmp_path / "p.route").read_text(encoding="utf-8") == text
 
 
+def test_paths_are_written_so_that_they_hold_from_where_the_text_goes(bench, tmp_path):
+    route = bench.root / "r2r.route"
+    route.write_text(bench.text((EXAMPLES / "r2r.route").read_text(encoding="utf-8")))
+    plan = tokenrouter.compile(route)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "heads").mkdir()
+    (tmp_path / "heads" / "h.safetensors").write_bytes(Path(plan.heads[0].file).read_bytes())
+    head = msgspec.structs.replace(plan.heads[0], file="heads/h.safetensors")
+    write(msgspec.structs.replace(plan, heads=[head]), tmp_path / "plan.json")
+
+    for name, said in (("deep/er/p.route", "../../heads/h"), ("p.py", "heads/h")):
+        more = ["--python"] if name.endswith(".py") else []
+        told = tmp_path / name
+        assert cli.main(["decompile", str(tmp_path / "plan.json"), "-o", str(told), *more]) == 0
+        assert f'"{said}.safetensors"' in told.read_text(encoding="utf-8")
+        assert tokenrouter.compile(told).program_hash == plan.program_hash
+
+
 def sourceless(plan):
     """Return a plan without the text that it came from, as one that was edited by hand is read."""
     return msgspec.structs.replace(plan, surface=msgspec.structs.replace(plan.surface, source=""))

@@ -24,7 +24,12 @@ def run(args: argparse.Namespace) -> int:
     from tokenrouter.compiler.decompile import decompile
     from tokenrouter.plan.io import named
 
-    text = decompile(named(args.plan))
+    plan = named(args.plan)
+    if args.output:
+        from tokenrouter.compiler.gather import moved
+
+        plan = moved(plan, Path(args.plan).parent, Path(args.output).parent)
+    text = decompile(plan)
     if args.python:
         from tokenrouter.compiler.python_text import python_text
         from tokenrouter.dsl.load import parse_text

@@ -10,6 +10,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace as replace_in
+
 from tokenrouter.compiler.facts import Facts
 from tokenrouter.compiler.ir import Automaton, HeadDecl
 from tokenrouter.errors import TokenRouterError
@@ -24,6 +26,7 @@ from tokenrouter.models import (
 )
 from tokenrouter.models.chat import read_template
 from tokenrouter.models.dummy import SHAPES
+from tokenrouter.plan.structs import Plan
 
 
 class HeadError(TokenRouterError):
@@ -77,6 +80,16 @@ def placed(auto: Automaton, base: Path, home: Path | None) -> Automaton:
         for decl in auto.heads
     )
     return replace(auto, models=models, heads=heads)
+
+
+def moved(plan: Plan, base: Path, home: Path) -> Plan:
+    """Return a plan whose relative paths start at `base` with paths that hold from `home`."""
+    models = [replace_in(model, use=_placed(model.use, base, home)) for model in plan.models]
+    heads = [
+        head if head.kind == "python" else replace_in(head, file=_placed(head.file, base, home))
+        for head in plan.heads
+    ]
+    return replace_in(plan, models=models, heads=heads)
 
 
 def _placed(written: str, base: Path, home: Path | None) -> str:
