@@ -13,6 +13,7 @@ from tests.compiler.irs import (
     POSITION,
     at,
     automaton,
+    borrow,
     both,
     cmp,
     either,
@@ -23,7 +24,15 @@ from tests.compiler.irs import (
     then,
 )
 from tokenrouter.compiler import ir, pipeline
-from tokenrouter.compiler.expr import Aggregate, Arithmetic, ClassOf, Negation, SignalOf, TokenIs
+from tokenrouter.compiler.expr import (
+    Aggregate,
+    Arithmetic,
+    ClassOf,
+    Negation,
+    SignalOf,
+    TokenIs,
+    VarOf,
+)
 from tokenrouter.compiler.laws import least_entropy, most_entropy
 from tokenrouter.compiler.passes.coverage import coverage
 
@@ -324,6 +333,38 @@ def test_nothing_is_left_for_otherwise_of_any_model_where_nothing_is_at_each():
 
     assert any_model((WIDE, retry("large")), under, (None, then("small"))) == []
     assert any_model((WIDE, then("large")), under, (None, then("small"))) == ["TR2305"]
+
+
+LENGTH = VarOf("t", "count")
+DIAL, LENDS = param("k", 1, 0, 4, "count")
+
+
+@pytest.mark.parametrize("most", [LENGTH, LENDS])
+def test_a_stay_that_may_be_below_one_token_covers_nothing(most):
+    lends = (WIDE, borrow("large", most))
+    back = ("large", (None, then("small")))
+    always = (cmp(POSITION, ">=", 0), borrow("large", most))
+
+    def codes(*rules, params=(DIAL,)):
+        auto = automaton(("small", *rules, (None, COMMIT)), back, params=params)
+        return [d.code for d in coverage(auto)]
+
+    assert codes(lends, (NARROW, then("large"))) == []
+    assert codes(lends, (cmp(ENTROPY, "<=", 1), then("large"))) == []
+    assert codes(always) == []
+    assert codes((WIDE, COMMIT), (NARROW, borrow("large", most))) == ["TR2302"]
+    assert codes((cmp(ENTROPY, ">", 1), borrow("large", plus(num(1), num(0))))) == []
+    assert codes((WIDE, borrow("large", 1)), (NARROW, then("large"))) == ["TR2302"]
+
+
+def test_a_dial_below_one_token_covers_nothing_at_its_value_and_one_above_does():
+    back = ("large", (None, then("small")))
+    low, tau = param("tau", 1, 0, 5)
+    for value, told in ((0, []), (2, ["TR2304"])):
+        dial, most = param("k", value, 0, 4, "count")
+        rules = ((cmp(ENTROPY, ">", tau), borrow("large", most)), (NARROW, then("large")))
+        auto = automaton(("small", *rules, (None, COMMIT)), back, params=(dial, low))
+        assert [d.code for d in coverage(auto)] == told
 
 
 LOW, HIGH = param("low", 3, 0, 5), param("high", 2, 0, 5)

@@ -269,6 +269,7 @@ def behind(first, *rest):
         (either(cmp(POSITION, ">", 3), cmp(POSITION, "<=", 3)), then("large")),
         (cmp(SWITCHES, ">", 40), STOP),
         (cmp(SINCE, "==", 0), borrow("large", 1)),
+        (either(UNSURE, cmp(SINCE, "==", 0)), COMMIT),
     ],
     ids=str,
 )
@@ -507,6 +508,42 @@ def test_a_livelock_is_told_of_rules_that_fire_and_not_of_dead_ones():
     lines = {d.code: [d.span.line, *(label.span.line for label in d.labels)] for d in found}
     assert lines["TR2201"] == [13, 11]
     assert [d.code for d in pipeline.run(dead)[1]] == ["TR2301"]
+
+
+@pytest.mark.parametrize(
+    ("above", "code"),
+    [
+        (((UNSURE, COMMIT), (cmp(ENTROPY, "<=", 2), then("large"))), "TR2305"),
+        (((cmp(POSITION, ">=", 0), COMMIT),), "TR2303"),
+        (((either(UNSURE, cmp(ENTROPY, "<=", 2)), then("large")),), "TR2303"),
+    ],
+)
+def test_rules_below_what_always_fires_make_no_livelock(above, code):
+    auto = automaton(("small", *above, (None, retry("large"))), ("large", (None, retry("small"))))
+
+    assert code in {d.code for d in pipeline.run(auto)[1]}
+    assert "TR2201" not in {d.code for d in pipeline.run(auto)[1]}
+
+
+def test_a_share_is_0_at_the_first_position():
+    much = both(cmp(POSITION, "==", 0), cmp(SignalOf("share", ("large",)), ">", 0.5))
+    auto = automaton(
+        ("small", (much, retry("large")), (None, then("large"))),
+        ("large", (UNSURE, retry("small")), (None, COMMIT)),
+    )
+
+    assert [d.code for d in pipeline.run(auto)[1]] == ["TR2301"]
+
+
+def test_a_var_that_nothing_sets_keeps_its_first_value_in_a_cycle():
+    asks = ring(cmp(T, "==", 1), UNSURE)
+    first = (ir.VarDecl("t", "count", 0.0, at(1)),)
+
+    assert livelock(replace(asks, vars=first)) == []
+    assert [d.code for d in livelock(replace(asks, vars=(replace(first[0], value=1.0),)))]
+    assert [
+        d.code for d in livelock(replace(ring(cmp(T, ">=", 1), UNSURE, becomes(1), ()), vars=first))
+    ] == ["TR2201"]
 
 
 def test_what_only_follows_from_another_finding_is_not_told():

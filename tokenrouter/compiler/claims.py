@@ -45,7 +45,7 @@ from tokenrouter.compiler.ir import (
     map_exprs,
     targets,
 )
-from tokenrouter.compiler.liveness import at_values, narrow, some
+from tokenrouter.compiler.liveness import at_values, narrow, passed_over, some
 from tokenrouter.compiler.witness import witnessed
 from tokenrouter.plan.literal import number
 
@@ -224,7 +224,7 @@ def _says(auto: Automaton, until: Expr) -> tuple[bool, bool]:
 
 def _certain(auto: Automaton, state: State, index: int) -> bool:
     """Return whether a rule asks nothing of a request's past, some step takes it, and its stay may weigh the worst."""
-    if _depends(state.rules[index]):
+    if _depends(state.rules[index]) or passed_over(auto, state.rules[index]):
         return False
     regions = [whole(auto)]
     space = regions[0].space

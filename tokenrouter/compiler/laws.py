@@ -68,6 +68,8 @@ def at_most(x: Expr, y: Expr) -> str:
             law = f"`{x}` is at most `position`"
         case SignalOf(name="share"), SignalOf(name="count") if x.args == y.args:
             law = f"`{x}` is at most `{y}`"
+        case SignalOf(name="share"), SignalOf(name="position"):
+            law = f"`{x}` is 0 at position 0"
         case inner, Aggregate(kind="max") if y.of == inner:
             law = f"`{y}` is at least `{x}`"
         case Aggregate(kind="mean" | "ewma"), Aggregate(kind="max") if (x.of, x.n) == (y.of, y.n):

@@ -2,7 +2,7 @@
 
 What is left of the steps is a list of regions, which may overlap. A rule splits only those that it can fire in, and a
 part within another is dropped, so that a staircase of n rules leaves n + 1 regions and a rule that never fires leaves all
-as it was.
+as it was. A stay that may be below 1 token takes nothing for certain, since its rule is then passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from tokenrouter.compiler.atoms import MOST
 from tokenrouter.compiler.feasible import Region, whole
-from tokenrouter.compiler.ir import Automaton, Rule, StartRule
+from tokenrouter.compiler.interval import interval
+from tokenrouter.compiler.ir import Automaton, Borrow, Rule, StartRule
 from tokenrouter.compiler.space import Way
 
 
@@ -58,6 +59,11 @@ def cut(regions: list[Region], always: list[Way], never: list[Way]) -> Cut:
     return Cut(fires, passes, out)
 
 
+def passed_over(auto: Automaton, rule: Rule | StartRule) -> bool:
+    """Return whether a rule may not fire although its guard holds: a stay below 1 is none."""
+    return isinstance(rule.go, Borrow) and not interval(auto, rule.go.most).low >= 1.0
+
+
 def alive(auto: Automaton, rules: Sequence[Rule | StartRule]) -> Iterator[bool]:
     """Yield for each rule whether some step may make it fire; a rule that is too wide to look at may."""
     left = [whole(auto)]
@@ -72,7 +78,8 @@ def alive(auto: Automaton, rules: Sequence[Rule | StartRule]) -> Iterator[bool]:
             continue
         done = cut(left, always, never)
         yield done.fires
-        left = left if done.left is None else done.left
+        if not passed_over(auto, rule):
+            left = left if done.left is None else done.left
 
 
 def at_values(auto: Automaton) -> Automaton:

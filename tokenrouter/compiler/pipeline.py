@@ -7,11 +7,12 @@ what they report, and only it decides that a policy cannot be compiled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import wraps
+from typing import TypeVar
 
-from tokenrouter.compiler.ir import Automaton
+from tokenrouter.compiler.ir import Automaton, Rule, StartRule
 from tokenrouter.compiler.passes.coverage import coverage
 from tokenrouter.compiler.passes.drop_unreached import drop_unreached
 from tokenrouter.compiler.passes.enforce import enforce
@@ -25,6 +26,7 @@ from tokenrouter.compiler.verify import verify
 from tokenrouter.diagnostics import Diagnostic, Span
 
 Pass = Callable[[Automaton], tuple[Automaton, list[Diagnostic]]]
+Told = TypeVar("Told", Rule, StartRule)
 Trace = Callable[[str, str], None]  # the name of a pass and the IR after it
 
 
@@ -75,15 +77,24 @@ def run(
 
 def _without(auto: Automaton, found: list[Diagnostic]) -> Automaton:
     """Return the IR without the rules that are told never to fire, and without the models that only they lead to."""
-    dead = {d.span for d in found if d.code in ("TR2301", "TR2302")}
-    if not dead:
+    dead = {d.span for d in found if d.code in ("TR2301", "TR2302", "TR2305")}
+    last = {d.span for d in found if d.code == "TR2303"}  # no rule below these ever fires
+    if not dead and not last:
         return auto
     states = tuple(
-        replace(state, rules=tuple(rule for rule in state.rules if rule.span not in dead))
-        for state in auto.states
+        replace(state, rules=tuple(_living(state.rules, dead, last))) for state in auto.states
     )
-    start = tuple(rule for rule in auto.start if rule.span not in dead)
+    start = tuple(_living(auto.start, dead, last))
     return drop_unreached(replace(auto, states=states, start=start))[0]
+
+
+def _living(rules: Iterable[Told], dead: set[Span], last: set[Span]) -> Iterator[Told]:
+    """Yield the rules of a list that are not dead, and none below one that always fires."""
+    for rule in rules:
+        if rule.span not in dead:
+            yield rule
+        if rule.span in last:
+            return
 
 
 def _in_order(found: list[Diagnostic]) -> list[Diagnostic]:

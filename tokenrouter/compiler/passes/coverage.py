@@ -19,7 +19,7 @@ from tokenrouter.compiler.expr import Expr, ParamOf, walk
 from tokenrouter.compiler.feasible import Empty, Region, whole
 from tokenrouter.compiler.graph import leaves
 from tokenrouter.compiler.ir import Automaton, Rule, State, action
-from tokenrouter.compiler.liveness import Cut, alive, at_values, cut, some
+from tokenrouter.compiler.liveness import Cut, alive, at_values, cut, passed_over, some
 from tokenrouter.compiler.space import Way
 from tokenrouter.diagnostics import Diagnostic, Label, Span
 
@@ -77,7 +77,8 @@ def _state(auto: Automaton, state: State) -> Iterator[Diagnostic]:
             yield problem
             if problem.code == "TR2303":
                 return
-        left = None if done is None else done.left
+        if not passed_over(auto, rule):
+            left = None if done is None else done.left
 
 
 def _alone(
@@ -94,9 +95,10 @@ def _alone(
     assert rule.when is not None
     if not (done and done.fires) and not some([everything], always):
         return _never(rule, _reason(everything, always))
-    if not (done and done.passes) and not some([everything], never):
+    sure = not passed_over(everything.space.auto, rule)
+    if sure and not (done and done.passes) and not some([everything], never):
         return _always(state, rule, _reason(everything, never))
-    return settings.problem(rule, rule.when)
+    return settings.problem(rule, rule.when, sure)
 
 
 def _reason(region: Region, ways: list[Way]) -> str:
@@ -113,8 +115,8 @@ class _Settings:
         self.numbers = {decl.name: decl for decl in auto.params if not isinstance(decl.value, bool)}
         self.regions: dict[frozenset[str], Region] = {}
 
-    def problem(self, rule: Rule, guard: Expr) -> Diagnostic | None:
-        """Return what is wrong with a guard at the values of its params."""
+    def problem(self, rule: Rule, guard: Expr, sure: bool) -> Diagnostic | None:
+        """Return what is wrong with a guard at the values of its params; `sure` where its rule is never passed over."""
         names = self.numbers.keys() & {p.name for p in walk(guard) if isinstance(p, ParamOf)}
         if not names:
             return None
@@ -124,7 +126,7 @@ class _Settings:
         values = ", ".join(f"`{name}` = {self.numbers[name].value:g}" for name in sorted(names))
         if not some([region], always):
             return _setting(rule, values, "no", _reason(region, always))
-        if not some([region], never):
+        if sure and not some([region], never):
             return _setting(rule, values, "every", _reason(region, never))
         return None
 
@@ -144,7 +146,8 @@ def _coverer(everything: Region, rules: Sequence[Rule], always: list[Way]) -> Ru
     """Return the first rule that fires wherever one of the ways is gone; None where no single one does."""
     mine = [part for way in always if (part := everything.part(way))]
     for rule in rules:
-        never = None if rule.when is None else everything.space.ways(rule.when, False)
+        sure = rule.when is not None and not passed_over(everything.space.auto, rule)
+        never = everything.space.ways(rule.when, False) if rule.when and sure else None
         if never is not None and not some(mine, never):
             return rule
     return None

@@ -6,7 +6,8 @@ A `retry` passes the same position on without keeping anything. If retries form 
 the runtime bounds that by one turn a model, and a policy that relies on it does not say what it means. What a request's
 past says stays the same while its position goes round, so rules that ask contradictory things of it form no cycle. What
 changes on the way is carried along (`turns`): vars by their `set`s, `switches` by one a hand-off, `since_switch` to 0, `elapsed`
-only upwards. Rules above one that fires do not hold, which counts where they ask of nothing but the past. A cycle must close a second time, and ask for no bound that what grows from round to round comes to.
+only upwards; a var that nothing sets keeps its first value. Rules above one that fires do not hold, nor what they join by `or`,
+which counts where it asks of nothing but the past. A cycle must close a second time, and ask for no bound that what grows from round to round comes to.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Iterator
 from itertools import islice
 from math import prod
 
-from tokenrouter.compiler.expr import Expr
+from tokenrouter.compiler.expr import Expr, Lit, Some, VarOf
 from tokenrouter.compiler.feasible import Region, whole
+from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.graph import Move, moves
-from tokenrouter.compiler.interval import interval
-from tokenrouter.compiler.ir import Automaton, Borrow, Rule
+from tokenrouter.compiler.ir import Automaton, Borrow, map_exprs
+from tokenrouter.compiler.liveness import passed_over
 from tokenrouter.compiler.space import Bound, Space, Way
 from tokenrouter.compiler.turns import Past, is_steady
 from tokenrouter.diagnostics import Diagnostic, Label
@@ -33,6 +35,7 @@ MOST_ABOVE = 16  # rules above one that fires, of those that ask of nothing but 
 
 def livelock(auto: Automaton) -> list[Diagnostic]:
     """Return one error a cycle of moves that keep nothing; the cycle is named rule by rule."""
+    auto = _never_set(auto)
     ways: dict[tuple[str, str], list[Move]] = {}
     for move in moves(auto):
         if not move.keep and not isinstance(move.rule.go, Borrow):
@@ -102,13 +105,22 @@ def _rounds(
 def _above(auto: Automaton, move: Move) -> tuple[Expr, ...]:
     """Return the guards that cannot have held where a rule fires, of those that ask of nothing but the past."""
     rules = islice(auto.state(move.source).rules, move.number)
-    steady = (r.when for r in rules if r.when and is_steady(r.when) and not _passed_over(auto, r))
-    return tuple(islice(steady, MOST_ABOVE))
+    guards = (rule.when for rule in rules if rule.when and not passed_over(auto, rule))
+    parts = (part for when in guards for part in (when.of if isinstance(when, Some) else (when,)))
+    return tuple(islice(filter(is_steady, parts), MOST_ABOVE))
 
 
-def _passed_over(auto: Automaton, rule: Rule) -> bool:
-    """Return whether a rule may not fire although its guard holds: a stay below 1 is none."""
-    return isinstance(rule.go, Borrow) and not interval(auto, rule.go.most).low >= 1.0
+def _never_set(auto: Automaton) -> Automaton:
+    """Return the policy with each var that no rule sets at the value that it keeps."""
+    written = {item.var for _, _, rule in auto.rules() for item in rule.sets}
+    values = {decl.name: decl for decl in auto.vars if decl.name not in written}
+
+    def change(part: Expr) -> Expr:
+        if isinstance(part, VarOf) and part.name in values:
+            return Lit(values[part.name].value, part.unit)
+        return fold_one(part)
+
+    return map_exprs(auto, change) if values else auto
 
 
 def _outgrown(past: Past, space: Space, way: Way) -> bool:
