@@ -38,6 +38,14 @@ def test_explain_of_what_is_no_plan_is_one_line(tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize("verb", ["check", "test", "fmt", "compile"])
+def test_a_plan_in_the_place_of_a_policy_is_told_in_a_line(file, capsys, verb):
+    assert cli.main([verb, str(file)]) == 2
+    assert capsys.readouterr().err == (
+        f"trc {verb}: `{file}` is a plan, not a policy; `trc decompile {file}` writes its policy\n"
+    )
+
+
 def test_the_transition_graph_names_every_rule(plan, golden):
     golden(mermaid(transitions(plan)))
 

@@ -85,6 +85,18 @@ def test_what_is_no_plan_is_refused_in_one_line(data):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["route 1\n", "\ufeff# mine\n\nroute 1\n", "from tokenrouter.lang import model\n"]
+)
+def test_a_policy_is_told_from_a_plan(text):
+    with pytest.raises(PlanError) as caught:
+        decode(text.encode(), "p.route")
+
+    assert str(caught.value) == (
+        "p.route: not a plan but a policy; `trc compile p.route -o plan.json` makes a plan of it"
+    )
+
+
 def test_a_missing_file_and_a_directory_are_told_apart(tmp_path):
     with pytest.raises(PlanError, match="no such plan; `trc compile` writes one"):
         read(tmp_path / "plan.json")

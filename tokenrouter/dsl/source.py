@@ -82,7 +82,7 @@ def read_text(path: str) -> str:
     """Return the text of a file; raises SourceError where it is not UTF-8."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
+            text = file.read()
     except UnicodeDecodeError as error:
         raise SourceError(_no_text(f"`{path}`", error)) from None
     except OSError as error:
@@ -91,3 +91,8 @@ def read_text(path: str) -> str:
         ) from None
     except ValueError as error:  # a name with a null byte in it
         raise SourceError(f"cannot read {path!r}: {error}") from None
+    if text.startswith("{") and '"plan_version"' in text[:1000]:
+        raise SourceError(
+            f"`{path}` is a plan, not a policy; `trc decompile {path}` writes its policy"
+        )
+    return text

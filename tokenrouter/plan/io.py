@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,12 @@ OLDEST = 1  # the oldest plan version that this reader still understands
 
 class PlanError(TokenRouterError):
     """A plan cannot be read or does not hold together; the message names the file."""
+
+
+# A policy begins with `route N`, behind comments, or imports the language.
+_POLICY = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*route\s+\d|[^{\[].*tokenrouter\.lang\s+import", re.DOTALL
+)
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -79,6 +86,9 @@ def _check_version(data: bytes, name: str) -> None:
     except msgspec.ValidationError as error:
         raise PlanError(f"{name}: not a plan: {_where(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _POLICY.match(data):
+            why = f"`trc compile {name} -o plan.json` makes a plan of it"
+            raise PlanError(f"{name}: not a plan but a policy; {why}") from None
         raise PlanError(f"{name}: not JSON: {error}") from None
     if head.min_reader > PLAN_VERSION:
         raise PlanError(
