@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -114,6 +115,19 @@ def test_a_malicious_checkpoint_runs_nothing_and_is_told_of_in_one_line(tmp_path
         f"trc head: `{tmp_path / 'evil.pt'}` holds more than weights, and nothing of it was run; "
         "only tensors, numbers and texts are read\n"
     )
+
+
+def test_an_old_pickle_is_refused_without_a_warning_above_the_line(tmp_path, capsys):
+    bomb = f"cio\nopen\n(V{tmp_path / 'ran'}\nVw\ntR."  # a call of `open`, pickled by hand
+    (tmp_path / "evil.pth").write_bytes(b"\x80\x04" + bomb.encode())
+    args = ("convert", tmp_path / "evil.pth", "--kind", "citer", "-o", tmp_path / "o")
+
+    with warnings.catch_warnings(record=True, action="always") as said:
+        assert trc(*args) == 1
+
+    assert said == []
+    assert not (tmp_path / "ran").exists()
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_bomb_of_that_test_would_go_off_in_a_plain_load(tmp_path):

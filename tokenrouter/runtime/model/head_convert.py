@@ -9,6 +9,7 @@ CITER  a bare state dict: linear, batch norm, ReLU, dropout, linear, dropout, li
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -58,7 +59,9 @@ def read_checkpoint(path: Path) -> Any:
     if not path.is_file():
         raise HeadFileError(f"there is no checkpoint at `{path}`")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of odd pickles; what is wrong is told in one line
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         text = " ".join(str(error).split())
         if "nsupported" in text or "eights only" in text or "eights_only" in text:
