@@ -89,7 +89,7 @@ def everything(text: str, name: str) -> Resolved:
     from tokenrouter.compiler.at_hand import looking
     from tokenrouter.dsl.load import examine
 
-    return complete(examine(text, name), looking(Path(name).parent))
+    return complete(examine(text, name), looking(Path(name).resolve().parent))
 
 
 def _mend(text: str, name: str, *, unsafe: bool) -> str:

@@ -65,7 +65,7 @@ def _heads(resolved: hir.Resolved) -> list[Diagnostic]:
     """Return what is wrong with the files of heads, as far as they are at hand."""
     from tokenrouter.compiler.heads import at_hand  # noqa: PLC0415
 
-    base = Path(resolved.file).parent
+    base = Path(resolved.file).resolve().parent
     return [d for policy in resolved.policies for d in at_hand(lower(policy).heads, base)]
 
 

@@ -1,7 +1,7 @@
 """What the passes find of a policy, and what only its models show where all of them are on this machine: for `trc check`.
 
-With models at hand the size of the vocabulary is known to the passes, and models and heads are held against each other. A
-model that is not there, or cannot be read, is no diagnostic here: `trc compile` wants it.
+With models at hand the size of the vocabulary is known to the passes, and models and heads are held against each other; a
+head's file that is not there is told then too. A model that is not there, or cannot be read, is no diagnostic here: `trc compile` wants it.
 """
 
 from __future__ import annotations
@@ -83,6 +83,5 @@ def _found(policy: hir.Policy, base: Path, facts: dict[str, Facts]) -> Iterator[
     yield from found
     yield from supposed(raw, policy)
     live = [facts[decl.name] for decl in auto.models]
-    there = tuple(decl for decl in auto.heads if (base / decl.file).exists())
     yield from models.compare(auto, live)
-    yield from heads.compare(replace(auto, heads=there), live, base)
+    yield from heads.compare(auto, live, base)
