@@ -220,6 +220,21 @@ def test_what_just_fits_is_admitted():
     assert made.longest == 33
 
 
+def test_a_prompt_that_is_scored_alone_may_fill_the_context_and_must_fit_the_pool():
+    scored, written = Sampling(max_tokens=0, prompt_logprobs=0), Sampling(max_tokens=1)
+    wide, _ = book(context=32, capacity=32)
+    narrow, _ = book(context=40, capacity=32)
+
+    wide.submit([1] * 32, scored)
+    narrow.submit([1] * 32, scored)
+
+    narrow.submit([1] * 32, written)
+    for made, n, sampling in ((wide, 32, written), (wide, 33, scored), (narrow, 33, scored)):
+        with pytest.raises(RequestRefused) as caught:
+            made.submit([1] * n, sampling)
+        assert caught.value.kind == "too_long"
+
+
 def test_a_dial_is_set_for_one_request():
     made, sent = book()
 

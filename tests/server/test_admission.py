@@ -35,8 +35,9 @@ def test_the_defaults_are_openais(plan):
 def test_the_context_bounds_prompt_and_output_together(plan):
     assert admit(plan, prompts=[[1] * 79], max_tokens=None).jobs[0].sampling.max_tokens == 1
     assert admit(plan, prompts=[[1] * 64]).jobs[0].sampling.max_tokens == 16
+    assert admit(plan, prompts=[[1] * 80], max_tokens=0).jobs[0].sampling.max_tokens == 0
 
-    for prompt, max_tokens in (([1] * 80, None), ([1] * 65, 16), ([1] * 80, 0), ([1], 2**70)):
+    for prompt, max_tokens in (([1] * 80, None), ([1] * 65, 16), ([1] * 81, 0), ([1], 2**70)):
         error = refused(plan, prompts=[prompt], max_tokens=max_tokens)
         assert (error.param, error.code) == ("prompt", "context_length_exceeded")
 

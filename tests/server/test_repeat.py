@@ -12,18 +12,26 @@ from tests.server.conftest import POLICY
 from tests.server.serving import TRC, serving
 from tests.server.test_bad_requests import refused
 from tests.server.test_http import HARD, PROMPTS, TRACED, ask
+from tokenrouter.plan.io import read
+from tokenrouter.runtime.engine import Engine
+from tokenrouter.runtime.messages import Sampling
+
+
+def compiled(root, context, *options):
+    """Compile the policy over two models of this context, and return the plan's path."""
+    for seed, name in enumerate(("small", "large")):
+        save_model(root / name, seed=seed, context=context, tied=seed == 0)
+    (root / "ping_pong.route").write_text(POLICY)
+    path = root / "plan.json"
+    command = [*TRC, "compile", str(root / "ping_pong.route"), "-o", str(path), *options]
+    subprocess.run(command, check=True)
+    return path
 
 
 @pytest.fixture(scope="module")
 def tight(tmp_path_factory):
     """A server in float32, deterministic, whose pools hold a few hundred tokens of a context of 4,096."""
-    root = tmp_path_factory.mktemp("tight")
-    for seed, name in enumerate(("small", "large")):
-        save_model(root / name, seed=seed, context=4096, tied=seed == 0)
-    (root / "ping_pong.route").write_text(POLICY)
-    path = root / "plan.json"
-    command = [*TRC, "compile", str(root / "ping_pong.route"), "-o", str(path), "--kv-budget"]
-    subprocess.run([*command, "512K"], check=True)
+    path = compiled(tmp_path_factory.mktemp("tight"), 4096, "--kv-budget", "512K")
     with serving(path, "--deterministic") as running:
         yield running
         running.idle()
@@ -42,9 +50,50 @@ def test_a_prompt_one_token_longer_than_the_pool_is_refused_and_a_small_one_answ
     assert refused(sent(longest))["code"] == "context_length_exceeded"
     assert refused(sent(longest - 1, 2))["code"] == "context_length_exceeded"
     assert refused(sent(100_000))["code"] == "context_length_exceeded"
+    assert sent(longest, 0).json()["usage"]["total_tokens"] == longest
+    assert refused(sent(longest + 1, 0))["code"] == "context_length_exceeded"
     assert sent(1).json()["usage"]["completion_tokens"] == 1
     assert sent(longest - 1).json()["usage"]["total_tokens"] == longest
     assert sent(1, longest - 1).json()["usage"]["total_tokens"] == longest
+
+
+def scored(server, n):
+    body = {"prompt": [70, 71] * (n // 2), "max_tokens": 0, "echo": True, "logprobs": 1}
+    return server.post("/v1/completions", json=body)
+
+
+def test_a_prompt_as_large_as_the_pool_is_scored_and_a_larger_one_is_told_so(tight):
+    most = tight.post("/tokenize", json={"prompt": "x"}).json()["max_model_len"] - 1
+
+    told = scored(tight, most).json()["choices"][0]["logprobs"]["token_logprobs"]
+    error = refused(scored(tight, most + 2))
+
+    assert len(told) == most and None not in told[1:]
+    assert error["code"] == "context_length_exceeded"
+
+
+def test_a_prompt_as_long_as_the_context_is_scored_over_http_and_in_process(tmp_path):
+    path = compiled(tmp_path, 96)
+    with serving(path, "--deterministic") as server:
+        told = scored(server, 96).json()["choices"][0]
+        nothing = server.post("/v1/completions", json={"prompt": [70] * 96, "max_tokens": 0})
+        too_long = [scored(server, 98)]
+        for most in (1, None):
+            body = {"prompt": [70] * 96, "max_tokens": most}
+            too_long.append(server.post("/v1/completions", json=body))
+        server.empties()
+        server.signal(signal.SIGTERM)
+        assert server.end() == 0
+    engine = Engine(read(path), tmp_path, deterministic=True)
+    asked = Sampling(max_tokens=0, prompt_logprobs=0)
+    [alone] = engine.generate([[70, 71] * 48], asked)
+
+    assert (nothing.json()["usage"]["total_tokens"], told["finish_reason"]) == (96, "length")
+    assert {refused(each)["code"] for each in too_long} == {"context_length_exceeded"}
+    first, *rest = told["logprobs"]["token_logprobs"]
+    assert first is None
+    assert rest == pytest.approx([own for own, _ in alone.tokens[0].prompt], abs=1e-4)
+    engine.check_integrity()
 
 
 @pytest.mark.parametrize("prompt", [HARD, PROMPTS[1] * 6], ids=["short", "long"])

@@ -38,7 +38,7 @@ from tokenrouter.runtime.messages import (
     Windows,
 )
 from tokenrouter.runtime.start import first_owner
-from tokenrouter.runtime.state import initial
+from tokenrouter.runtime.state import initial, limits
 
 MOST_LOSSES = 8  # of one request
 LONG = 512  # tokens of a prompt that takes a model several batches
@@ -157,21 +157,19 @@ class Book:
         wrong = next((token for token in prompt if not 0 <= token < size), None)
         if wrong is not None:
             raise RequestRefused(f"token {wrong} is not in the vocabulary of {size}")
-        if sampling.max_tokens < 1:
-            raise RequestRefused(f"max_tokens is {sampling.max_tokens}, below 1")
         fault = sampling_fault(sampling, size)
         if fault is not None:
             raise RequestRefused(fault)
-        if len(prompt) >= self.context:
+        if len(prompt) + min(sampling.max_tokens, 1) > self.context:
             raise RequestRefused(
                 f"the prompt has {len(prompt)} tokens and leaves no room in the context of {self.context}",
                 "too_long",
             )
-        needed = min(len(prompt) + sampling.max_tokens, self.context) - 1
+        needed = limits(self.plan).cached(len(prompt), sampling)
         if needed > self.capacity:
             raise RequestRefused(
                 f"prompt and output may take {needed} tokens, and the smallest KV pool holds {self.capacity}; "
-                "lower max_tokens, or compile the plan with more memory",
+                "ask for fewer, or compile the plan with more memory",
                 "too_long",
             )
 

@@ -196,8 +196,9 @@ def sampling_fault(sampling: Sampling, size: int) -> str | None:
         return f"top_p is {sampling.top_p} and min_p {sampling.min_p}"
     if not 0 <= sampling.top_k <= MOST_TOP_K:
         return f"top_k is {sampling.top_k}"
-    if not 1 <= sampling.max_tokens <= MOST:
-        return f"max_tokens is {sampling.max_tokens}, below 1 or without end"
+    least = 1 if sampling.prompt_logprobs is None else 0
+    if not least <= sampling.max_tokens <= MOST:
+        return f"max_tokens is {sampling.max_tokens}, below {least} or without end"
     if sampling.top_logprobs < 0 or (sampling.prompt_logprobs or 0) < 0:
         return "a negative number of log probabilities"
     penalties = (sampling.presence_penalty, sampling.frequency_penalty)

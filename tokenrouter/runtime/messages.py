@@ -34,7 +34,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     top_p: float = 1.0
     top_k: int = 0  # 0 is off
     min_p: float = 0.0
-    max_tokens: int = 16
+    max_tokens: int = 16  # 0 only for a prompt that is scored: the token that comes with its places is to be dropped
     ignore_eos: bool = False
     top_logprobs: int = 0  # most likely tokens that come with each committed one
     stop_ids: list[int] = []  # ids that end the request, beside the plan's `eos_ids`

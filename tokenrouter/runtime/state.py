@@ -44,6 +44,10 @@ class Limits(NamedTuple):
             return "length"
         return None
 
+    def cached(self, n_prompt: int, sampling: Sampling) -> int:
+        """Return the most tokens that a model reads of a request: all but the last, and the prompt in any case."""
+        return max(n_prompt, min(n_prompt + sampling.max_tokens, self.context) - 1)
+
 
 def limits(plan: Plan) -> Limits:
     """Return what ends every request of a plan."""

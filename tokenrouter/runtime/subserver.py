@@ -146,7 +146,7 @@ class Subserver:
         sequence = admitted(message, self.model, eager=task.prefill == "eager")
         self.pressure.admitted(sequence, message.elapsed_ms)
         self.pressure.heard(message.queues)
-        needed = min(sequence.n_prompt + message.sampling.max_tokens, self.limits.context) - 1
+        needed = self.limits.cached(sequence.n_prompt, message.sampling)
         if not self.scheduler.fits(needed):
             reason = f"the request may take {needed} tokens, more than the KV pool holds"
             self._refuse(message.request, reason)

@@ -188,7 +188,7 @@ def check_prompt(limits: Limits, prompt: list[int], max_tokens: int | None, fiel
     if not prompt:
         raise bad_request("the prompt is empty: it holds no token", field)
     limit = limits.context
-    if len(prompt) + max(1, max_tokens or 0) > limit:
+    if len(prompt) + (1 if max_tokens is None else max_tokens) > limit:
         asked = "" if max_tokens is None else f" and `max_tokens` asks for {max_tokens} more"
         message = f"the prompt has {len(prompt)} tokens{asked}, and the context holds {limit}"
         raise bad_request(message, field, "context_length_exceeded")

@@ -10,8 +10,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple
 
-import msgspec
-
 from tokenrouter.runtime.client import Client, Ticket
 from tokenrouter.runtime.errors import RequestRefused, SubserverLost
 from tokenrouter.runtime.messages import Place, Token
@@ -65,7 +63,7 @@ class Generation:
                 if job.sampling.max_tokens == 0 and not scores:
                     self._queue.put_nowait(Progress(choice, Shown("", [], "length")))
                     continue
-                ticket = self._submit(_at_least_one(job))
+                ticket = self._submit(job)
                 tickets.append(ticket)
                 tasks.append(asyncio.create_task(self._follow(choice, ticket)))
             left = len(self._work.jobs)
@@ -118,7 +116,7 @@ class Generation:
         try:
             async for token in ticket:
                 self.places[choice] = self.places[choice] or token.prompt
-                if self._work.jobs[choice].sampling.max_tokens == 0:
+                if self._work.jobs[choice].sampling.max_tokens == 0:  # only the prompt counts
                     self._queue.put_nowait(Progress(choice, Shown("", [], "length")))
                     return
                 shown = transcript.feed(token)
@@ -149,10 +147,3 @@ class Generation:
                 return bad_request(str(error), self._work.field, "context_length_exceeded")
             case "invalid":
                 return bad_request(str(error), self._work.guide)
-
-
-def _at_least_one(job: Job) -> Job:
-    """Return a job that takes a step: where only the prompt's worth is asked for, one token is written and dropped."""
-    if job.sampling.max_tokens:
-        return job
-    return job._replace(sampling=msgspec.structs.replace(job.sampling, max_tokens=1))
