@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import threading
 
 import httpx
 import pytest
@@ -184,6 +185,36 @@ def test_a_subserver_that_is_killed_is_told_in_the_same_format(logged):
     assert (line["level"], line["process"]) == ("warning", "server")
     assert "signal 9" in line["message"]
     wait_until(lambda: logged.get("/ready").status_code == 200)
+
+
+def test_the_end_of_a_drain_is_a_warning_streamed_or_not(plan_path):
+    body = {"prompt": "x", "max_tokens": 8000, "ignore_eos": True, "temperature": 1}
+    with serving(plan_path, "--log-format", "json", "--drain", "0") as server:
+        asks = {
+            id_: {"json": body | {"stream": id_ == "streamed"}, "headers": {"x-request-id": id_}}
+            for id_ in ("streamed", "whole")
+        }
+        whole = threading.Thread(
+            target=lambda: server.post("/v1/completions", **asks["whole"]), daemon=True
+        )
+        whole.start()
+        url = server.url + "/completions"
+        with httpx.stream("POST", url, timeout=HANG_S, **asks["streamed"]) as answer:
+            events = answer.iter_lines()
+            next(events)
+            wait_until(lambda: server.get("/ready").json()["running"] == 2)
+            server.signal(signal.SIGTERM)
+            for _ in events:
+                pass
+        whole.join(HANG_S)
+        lines = [told_of(server, id_) for id_ in asks]
+        assert server.end() == 0
+
+    assert [(line["status"], line["error"]) for line in lines] == [
+        (200, "not_ready"),
+        (503, "not_ready"),
+    ]
+    assert [line["level"] for line in lines] == ["warning"] * 2
 
 
 def test_text_lines_are_the_same_in_words(plan_path):

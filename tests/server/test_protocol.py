@@ -67,6 +67,28 @@ def test_a_broken_body_is_refused_in_valid_json(body):
     assert json.loads(msgspec.json.encode(caught.value.body))["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("body", "lone"),
+    [
+        (b'{"prompt": "\\ud83d"}', True),
+        (b'{"prompt": "\\ud83d and more text"}', True),
+        (b'{"prompt": "\\ude00"}', True),
+        (b'{"\\ud83d": "x"}', True),
+        (b'{"prompt": "\\ud83d', False),
+        (b'{"prompt": "x"', False),
+        (b"", False),
+        (b"[" * 100_000, False),
+    ],
+    ids=range(8),
+)
+def test_half_of_a_surrogate_pair_is_called_that_and_only_what_is_cut_a_truncation(body, lone):
+    with pytest.raises(ApiError) as caught:
+        read(body, CompletionRequest)
+
+    assert ("half of a surrogate pair" in str(caught.value)) == lone
+    assert not lone or "truncated" not in str(caught.value)
+
+
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 def test_no_body_is_too_strange_to_be_refused(body):
     for kind in (CompletionRequest, ChatRequest):

@@ -25,6 +25,7 @@ from tokenrouter.server.errors import ErrorDetail
 HEADER = b"x-request-id"
 MAX_ID_CHARS = 128
 PROBES = ("/health", "/ready", "/metrics")
+NOT_NOW = ("not_ready", "given_up")  # also in the middle of a stream, whose status is 200
 
 _ID = re.compile(rf"[A-Za-z0-9._:/+=@-]{{1,{MAX_ID_CHARS}}}")
 _log = logging.getLogger("tokenrouter.server")
@@ -205,7 +206,7 @@ def _tell(taken: Taken) -> None:
     if taken.path in PROBES and taken.status in (200, 503):
         level = logging.DEBUG
     elif taken.error is not None and taken.error.type == "server_error":
-        level = logging.WARNING if taken.status == 503 else logging.ERROR
+        level = logging.WARNING if taken.error.code in NOT_NOW else logging.ERROR
     else:
         level = logging.WARNING if taken.status == 429 else logging.INFO
     _log.log(level, "request", extra=told(**taken.fields()))

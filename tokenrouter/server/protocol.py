@@ -12,6 +12,7 @@ Any other field is refused by name. `null` means the default everywhere.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -323,7 +324,7 @@ def read(body: bytes, kind: type[R]) -> R:
     except msgspec.ValidationError as error:
         raise _explained(str(error)) from None
     except msgspec.DecodeError as error:
-        raise bad_request(f"the body is not valid JSON: {error}") from None
+        raise bad_request(f"the body is not valid JSON: {_why(str(error), body)}") from None
     except RecursionError:
         raise bad_request("the body is nested too deeply") from None
     if isinstance(request, GenerationRequest):
@@ -340,6 +341,21 @@ def _explained(message: str) -> Exception:
         return bad_request(f"unknown field `{name}`", name)
     text = text[:1].lower() + text[1:]
     return bad_request(f"`{field}`: {text}" if field else f"the body: {text}", field)
+
+
+def _why(text: str, body: bytes) -> str:
+    """Return what is wrong with a body; half a pair at the end of one is called a truncation by the decoder."""
+    if "surrogate" not in text and not ("truncated" in text and _is_json_to_others(body)):
+        return text
+    return "a text holds half of a surrogate pair (as `\\ud83d` alone), which is no character"
+
+
+def _is_json_to_others(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _check(request: GenerationRequest) -> None:
