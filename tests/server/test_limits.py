@@ -1,5 +1,6 @@
 """Time limits, priorities, clients that leave, TLS and CORS, over a real server; after each the models hold nothing."""
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from tests.server.serving import HANG_S, serving, wait_until
 from tests.server.test_lifecycle import fails_in_one_line, trc
+from tokenrouter.server.lifecycle import unsent
 
 ENDLESS = {"prompt": "x", "max_tokens": 7000, "ignore_eos": True, "temperature": 1}
 ORIGIN = "https://app.example"
@@ -231,7 +233,102 @@ def test_tls_a_time_limit_for_all_and_origins_over_one_server(plan_path, pems):
     assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, ORIGIN)
     assert "authorization" in asked.headers["access-control-allow-headers"].lower()
     assert "access-control-allow-origin" not in other.headers
+    assert other.status_code == 400 and "Origin" in other.headers["vary"]
+    assert other.json()["error"]["code"] == "cors"
+    assert "`--cors-origin`" in other.json()["error"]["message"]
     assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, ORIGIN)
+
+
+def receive(connection, until):
+    """Return what comes until it ends so, or the connection does."""
+    got = b""
+    while not got.endswith(until) and (part := connection.recv(1 << 16)):
+        got += part
+    return got
+
+
+def test_the_end_waits_for_clients_that_still_read_and_for_no_idle_connection(plan_path, pems):
+    cert, key = pems[0]
+    flags = ["--ssl-certfile", str(cert), "--ssl-keyfile", str(key), "--log-format", "json"]
+    trust = ssl.create_default_context(cafile=cert)
+    body = json.dumps({"prompt": "x y " * 500_000, "return_token_strs": True}).encode()
+    head = "POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    with serving(plan_path, *flags) as server, contextlib.ExitStack() as open_:
+        address = ("127.0.0.1", httpx.URL(server.url).port)
+
+        def connect():
+            plain = socket.socket()
+            plain.settimeout(HANG_S)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            plain.connect(address)
+            return open_.enter_context(trust.wrap_socket(plain, server_hostname=address[0]))
+
+        idle, slow = connect(), connect()
+        idle.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert receive(idle, b"}").startswith(b"HTTP/1.1 200")
+        slow.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body)
+        answered = slow.recv(100)  # far from all of it
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: not listens(address))
+        time.sleep(0.3)  # so that a connection that is cut too early has been
+        answered += receive(slow, b"}")
+        status = server.end()
+
+    head, _, rest = answered.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert f"content-length: {len(rest)}" in head.decode()
+    assert status == 0
+    lines = [json.loads(line) for line in server.lines]
+    assert [line for line in lines if line["level"] in ("warning", "error")] == []
+
+
+def test_what_waits_below_tls_counts_as_unsent(pems):
+    cert, key = pems[0]
+    mine = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    mine.load_cert_chain(cert, key)
+    data = b"x" * 60_000  # less than what makes the upper layer wait
+
+    def connect(address):
+        plain = socket.socket()
+        plain.settimeout(HANG_S)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect(address)
+        trust = ssl.create_default_context(cafile=cert)
+        return trust.wrap_socket(plain, server_hostname=address[0])
+
+    async def talk():
+        made = asyncio.get_running_loop().create_future()
+
+        class Writer(asyncio.Protocol):
+            def connection_made(self, transport):
+                plain = transport.get_extra_info("socket")
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+                transport.write(data)
+                made.set_result(transport)
+
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Writer, "127.0.0.1", 0, ssl=mine)
+        client = await asyncio.to_thread(connect, server.sockets[0].getsockname())
+        transport = await made
+        assert unsent(transport) > transport.get_write_buffer_size() == 0
+        left = len(data)
+        while left:
+            left -= len(await asyncio.to_thread(client.recv, 1 << 16))
+        assert unsent(transport) == 0
+        transport.abort()
+        client.close()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(talk())
+
+
+def listens(address):
+    try:
+        socket.create_connection(address, timeout=HANG_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_certificates_that_cannot_be_used_are_one_line_before_any_model_loads(

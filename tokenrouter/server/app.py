@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -17,6 +16,7 @@ from tokenrouter.server.counts import metrics_text
 from tokenrouter.server.errors import ApiError, failed, no_such_path, wrong_method
 from tokenrouter.server.http import (
     ClientGone,
+    Cors,
     JsonResponse,
     KeyCheck,
     error_response,
@@ -104,7 +104,7 @@ def _add_layers(app: FastAPI, service: Service) -> None:
     if service.cors_origins:
         # Around the key's check: a browser asks whether it may ask, and does not send the key with that.
         app.add_middleware(
-            CORSMiddleware,
+            Cors,
             allow_origins=service.cors_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["*"],

@@ -15,6 +15,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -116,6 +118,21 @@ class KeyCheck:
                 await error_response(wrong_key())(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+class Cors(CORSMiddleware):
+    """Tells browsers which pages may ask; a refusal has the shape of all others."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a browser that asks whether it may ask."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code < 400:
+            return answer
+        why = f"{bytes(answer.body).decode()}: `--cors-origin` names the pages that may ask, by GET and POST"
+        refusal = error_response(bad_request(why, None, "cors"))
+        for name, value in answer.headers.items():
+            refusal.headers.setdefault(name, value)
+        return refusal
 
 
 class EventStream(Response):

@@ -18,6 +18,7 @@ import ipaddress
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from tokenrouter.server.service import Service
 
 BACKLOG = 2048
 LAST_BYTES_S = 5  # for clients that do not read what they asked for
+PART_S = 0.05  # between two looks at who has
 INTERRUPTED = 130
 
 
@@ -113,10 +115,38 @@ def is_loopback(sock: socket.socket) -> bool:
 
 
 class _Server(uvicorn.Server):
+    """Ends as soon as the clients have what was written for them, whether or not they hang up."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and let those go that have nothing to send; the rest have `LAST_BYTES_S`."""
+        parting = asyncio.create_task(self._part())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            parting.cancel()
+
+    async def _part(self) -> None:
+        """Cut connections that are closing and have sent all: by TLS they would wait for the other side's farewell."""
+        end = time.monotonic() + LAST_BYTES_S
+        while True:
+            await asyncio.sleep(PART_S)
+            over = time.monotonic() > end
+            for connection in list(self.server_state.connections):
+                transport = connection.transport
+                if over or (transport.is_closing() and not unsent(transport)):
+                    transport.abort()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave the signals alone: they are `serve`'s."""
         yield
+
+
+def unsent(transport: asyncio.Transport) -> int:
+    """Return the bytes that wait to be sent; under TLS there is a second buffer, which nothing public tells of."""
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    under_tls: int = 0 if below is None else below.get_write_buffer_size()
+    return transport.get_write_buffer_size() + under_tls
 
 
 class _Signals:
@@ -153,7 +183,8 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=LAST_BYTES_S,
+        timeout_graceful_shutdown=2
+        * LAST_BYTES_S,  # beyond what it takes to cut those who do not read
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None or tls.key is None else str(tls.key),
     )
