@@ -7,6 +7,7 @@ import pytest
 
 from tests.compiler.irs import (
     COMMIT,
+    ENTROPY,
     MAXPROB,
     POSITION,
     STOP,
@@ -24,9 +25,9 @@ from tests.compiler.irs import (
     then,
 )
 from tests.compiler.walk import Walk, kept_tokens
-from tokenrouter.compiler.assume import rule_shares
+from tokenrouter.compiler.assume import holds, rule_shares
 from tokenrouter.compiler.chain import flow
-from tokenrouter.compiler.expr import Arithmetic, SignalOf, VarOf
+from tokenrouter.compiler.expr import Arithmetic, Every, Negation, SignalOf, Some, VarOf
 from tokenrouter.compiler.passes.enforce import enforce
 from tokenrouter.profile.priors import MEAN_TOKENS
 
@@ -227,6 +228,38 @@ def test_chance_is_one_draw_a_step_however_many_rules_ask_for_it():
     )
 
     assert rule_shares(auto, auto.states[0].rules) == pytest.approx([0.2, 0.1, 0.3, 0.4])
+
+
+DRAW = SignalOf("chance")
+SELDOM, OFTEN = cmp(DRAW, "<", 0.25), cmp(DRAW, ">", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        ([Every((cmp(DRAW, "<", 0.5), cmp(DRAW, ">", 0.2)))], [0.3, 0.7]),
+        ([Some((OFTEN, cmp(DRAW, "<", 0.1)))], [0.8, 0.2]),
+        ([Every((cmp(DRAW, "<", 0.2), OFTEN))], [0.0, 1.0]),
+        ([Negation(SELDOM), cmp(DRAW, "<", 0.05)], [0.75, 0.05, 0.2]),
+        ([Every((SELDOM, cmp(ENTROPY, ">", 2))), SELDOM], [0.0625, 0.1875, 0.75]),
+        ([cmp(Arithmetic("*", num(2), DRAW), ">", 1.5), cmp(0.5, ">", DRAW)], [0.25, 0.5, 0.25]),
+        ([cmp(DRAW, "<", 1), SELDOM], [1.0, 0.0, 0.0]),
+        ([cmp(DRAW, ">", 1)], [0.0, 1.0]),
+    ],
+)
+def test_what_one_condition_or_several_ask_of_a_draw_is_asked_of_the_same_draw(guards, expected):
+    auto = automaton(("a", *((guard, STOP) for guard in guards), (None, COMMIT)))
+
+    assert rule_shares(auto, auto.states[0].rules) == pytest.approx(expected)
+    assert holds(auto, guards[0]) == pytest.approx(expected[0])
+
+
+def test_shares_of_very_many_draws_sum_to_1():
+    rules = [(cmp(DRAW, "<", n / 300), STOP) for n in range(1, 200)]
+    shares = rule_shares((auto := automaton(("a", *rules, (None, COMMIT)))), auto.states[0].rules)
+
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares[-1] == pytest.approx(1 / 3 + 1 / 300, abs=0.02)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -2,13 +2,15 @@
 
 They feed the estimates and the eager or lazy prefill, never a promise: everything made from them is `expected`, and the
 plan says `assumed`. A profile replaces them. The priors: one step in four is unsure; a request writes 256 tokens; operands
-of `and` and `or` are independent; later rules see what earlier ones left; bounds that `enforce` guards are kept, and what is
-asked of `position` is answered at each position (`chain`). `trc compile --assume` gives some of them other values.
+of `and` and `or` are independent, but for `chance`, which is one draw a step; later rules see what earlier ones left;
+bounds that `enforce` guards are kept, and what is asked of `position` is answered at each position (`chain`).
+`trc compile --assume` gives some of them other values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 
 from tokenrouter.compiler.atoms import scaled
@@ -29,6 +31,7 @@ from tokenrouter.compiler.expr import (
     Some,
     TokenIs,
     rewrite,
+    walk,
 )
 from tokenrouter.compiler.fold import fold_one
 from tokenrouter.compiler.ir import Automaton, Borrow, Rule, StartRule
@@ -37,6 +40,8 @@ from tokenrouter.errors import UsageError
 from tokenrouter.plan.literal import arithmetic, compare
 from tokenrouter.profile.priors import MEAN_TOKENS
 
+CHANCE = SignalOf("chance")
+MOST_DRAWS = 64  # parts of a draw that are looked at; between more of them some are taken together
 START = "start"  # stands for the start rules among the models' names
 Given = Mapping[str, Mapping[int, float]]  # by model or START, by rule: share of its decisions
 
@@ -99,32 +104,87 @@ def rule_shares(
     auto: Automaton, rules: tuple[Rule, ...] | tuple[StartRule, ...], position: float | None = None
 ) -> list[float]:
     """Return the share of steps (at a position) on which each rule is assumed to fire; they sum to 1."""
-    left, low, high, shares = (
-        1.0,
-        0.0,
-        1.0,
-        [],
-    )  # `chance` is one draw a step, so what is left of it is known
-    for rule in rules:
-        if rule.when is not None and isinstance(rule.go, Borrow) and passed_over(auto, rule.go):
-            shares.append(0.0)
-            continue
-        when = (
-            rule.when if position is None or rule.when is None else _at(auto, rule.when, position)
-        )
-        span = None if when is None else _chance(auto, when)
-        if span is not None:
-            below, above = max(low, span[0]), min(high, span[1])
-            shares.append(left * max(0.0, above - below))
-            if below <= low:
-                low = max(low, above)
-            elif above >= high:
-                high = min(high, below)
-            continue
-        p = 1.0 if when is None else holds(auto, when, position)
-        shares.append(left * max(0.0, high - low) * p)
-        left *= 1.0 - p
+    every: Sequence[Rule | StartRule] = rules
+    live = [not (isinstance(r.go, Borrow) and r.when and passed_over(auto, r.go)) for r in every]
+    guards = [rule.when for rule, fires in zip(every, live, strict=True) if rule.when and fires]
+    shares = [0.0] * len(every)
+    for width, chance in _draws(auto, guards, position):
+        left = width
+        for at, rule in enumerate(every):
+            if live[at]:
+                p = 1.0 if rule.when is None else _holds_at(auto, rule.when, position, chance)
+                shares[at] += left * p
+                left *= 1.0 - p
     return shares
+
+
+def _draws(
+    auto: Automaton, guards: Sequence[Expr], position: float | None
+) -> Iterator[tuple[float, float | None]]:
+    """Yield the parts of [0, 1) in which all that guards ask of `chance` is answered alike, by width and middle.
+
+    It is one draw a step, whoever asks for it; None stands for all of it where nobody does.
+    """
+    asked = [guard for guard in guards if CHANCE in walk(guard)]
+    if not asked:
+        yield 1.0, None
+        return
+    ends = {0.0, 1.0}
+    for part in dict.fromkeys(part for guard in asked for part in walk(guard)):
+        ends |= {end for end in _turns(auto, part, position) if 0.0 < end < 1.0}
+    told = sorted(ends)
+    if len(told) > MOST_DRAWS:
+        told = [*told[: -1 : len(told) // MOST_DRAWS + 1], 1.0]
+    for low, high in pairwise(told):
+        yield high - low, (low + high) / 2
+
+
+def _turns(auto: Automaton, part: Expr, position: float | None) -> list[float]:
+    """Return where in [0, 1] a comparison of `chance` turns, where it is about nothing else."""
+    ends = [_sides(auto, part, position, chance) for chance in (0.0, 0.5, 1.0)]
+    if not all(ends):
+        return []
+    first, middle, last = (left - right for left, right in filter(None, ends))
+    if abs(first + last - 2.0 * middle) > 1e-9:
+        return [n / 16 for n in range(1, 16)]
+    return [first / (first - last)] if first != last else []
+
+
+def _sides(
+    auto: Automaton, part: Expr, position: float | None, chance: float
+) -> tuple[float, float] | None:
+    """Return both numbers of a comparison of `chance` at a draw; None where they depend on anything else."""
+    if not isinstance(part, Comparison):
+        return None
+    inside = set(walk(part))
+    if CHANCE not in inside or any(isinstance(each, Aggregate) for each in inside):
+        return None
+
+    def drawn(leaf: Expr) -> Expr:
+        return Lit(chance, "prob") if leaf == CHANCE else leaf
+
+    left, right = (known(auto, rewrite(side, drawn), position) for side in (part.left, part.right))
+    return None if left is None or right is None else (left, right)
+
+
+def _holds_at(auto: Automaton, guard: Expr, position: float | None, chance: float | None) -> float:
+    """Return the assumed probability that a guard holds on a step of a draw."""
+    when = guard if position is None else _at(auto, guard, position)
+    if chance is not None:
+        when = _drawn(auto, when, position, chance)
+    return _holds(auto, when, position)
+
+
+def _drawn(auto: Automaton, guard: Expr, position: float | None, chance: float) -> Expr:
+    """Return a guard with what it asks of `chance` alone answered."""
+
+    def answer(part: Expr) -> Expr:
+        sides = _sides(auto, part, position, chance)
+        if sides is not None and isinstance(part, Comparison):
+            return Lit(compare(part.sign, *sides), "bool")
+        return fold_one(part)
+
+    return rewrite(guard, answer)
 
 
 def _at(auto: Automaton, guard: Expr, position: float) -> Expr:
@@ -146,27 +206,23 @@ def passed_over(auto: Automaton, go: Borrow) -> bool:
     return most is not None and most < 1.0
 
 
-def _chance(auto: Automaton, guard: Expr) -> tuple[float, float] | None:
-    """Return the interval of `chance` that a guard is about; None where it is about anything else."""
-    if not isinstance(guard, Comparison) or guard.left != SignalOf("chance"):
-        return None
-    bound = known(auto, guard.right)
-    if bound is None or guard.sign in ("==", "!="):
-        return None
-    return (0.0, bound) if guard.sign in ("<", "<=") else (bound, 1.0)
-
-
 def holds(auto: Automaton, guard: Expr, position: float | None = None) -> float:
     """Return the assumed probability that a guard holds on a step (at a position)."""
+    draws = _draws(auto, [guard], position)
+    return sum(width * _holds_at(auto, guard, position, chance) for width, chance in draws)
+
+
+def _holds(auto: Automaton, guard: Expr, position: float | None) -> float:
+    """Return the same where nothing asks of `chance` alone."""
     match guard:
         case Lit():
             return 1.0 if guard.value is True else 0.0
         case Negation():
-            return 1.0 - holds(auto, guard.of, position)
+            return 1.0 - _holds(auto, guard.of, position)
         case Every():
-            return prod(holds(auto, item, position) for item in guard.of)
+            return prod(_holds(auto, item, position) for item in guard.of)
         case Some():
-            return 1.0 - prod(1.0 - holds(auto, item, position) for item in guard.of)
+            return 1.0 - prod(1.0 - _holds(auto, item, position) for item in guard.of)
         case TokenIs() | ClassOf():
             return EVENT
         case Comparison():
