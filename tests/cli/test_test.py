@@ -68,6 +68,18 @@ def test_tests_are_picked_by_name(policy, capsys):
     assert "no test whose name holds `nothing like it`" in capsys.readouterr().out
 
 
+def test_a_test_without_cases_is_not_passed_over_in_silence(policy, capsys):
+    policy.write_text(POLICY + '\ntest "empty" for p { }\n', encoding="utf-8")
+    said = 'none p, "empty": it has no cases, so nothing was tested\n'
+
+    assert cli.main(["test", str(policy)]) == 0
+    assert capsys.readouterr().out.endswith(f"{said}3 passed\n")
+    assert cli.main(["test", str(policy), "-k", "empty"]) == 1
+    assert capsys.readouterr().out.startswith(said)
+    assert cli.main(["test", str(policy), "-k", "unsure token"]) == 0
+    assert said not in capsys.readouterr().out
+
+
 def test_a_policy_with_errors_is_not_tested(policy, capsys):
     policy.write_text(POLICY.replace("commit then small", "retry small"), encoding="utf-8")
 

@@ -43,6 +43,9 @@ def run(args: argparse.Namespace) -> int:
             policies.append(_json(policy.name, auto, outcomes))
             continue
         _tell(policy.name, outcomes)
+        for test in policy.tests:
+            if not test.cases and (args.match is None or args.match in test.name):
+                print(f'none {policy.name}, "{test.name}": it has no cases, so nothing was tested')
         if args.coverage:
             _tell_coverage(policy.name, auto, outcomes)
     failed = sum(not outcome.passed for outcome in told)
