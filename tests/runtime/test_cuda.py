@@ -6,6 +6,7 @@ import pytest
 import tokenrouter_kernels
 import torch
 from tokenrouter_kernels import triton as fast
+from tokenrouter_kernels.native.build import library
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.factories import prompts, save_model, vocabulary_size
@@ -24,6 +25,15 @@ FAMILIES = {
     "mistral with a sliding window": {"family": "mistral", "seed": 3},
 }
 LONG, SHORT, OTHER = (prompts(40, seed=at)[7] for at in (3, 4, 5))
+
+
+@pytest.fixture(autouse=True)
+def _torch(monkeypatch):
+    """Load models for torch, whose decoder has the fields of the one for GPUs."""
+    monkeypatch.setenv("TOKENROUTER_NATIVE", "0")
+    library.cache_clear()
+    yield
+    library.cache_clear()
 
 
 def on_gpu(model):
