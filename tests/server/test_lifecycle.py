@@ -202,6 +202,16 @@ def test_an_option_out_of_range_is_wrong_usage(plan_path, args):
     assert args[0] in done.stderr.splitlines()[-1]
 
 
+def test_an_empty_key_is_wrong_usage_wherever_it_is_told(plan_path, monkeypatch):
+    given = trc("serve", plan_path, "--port", "0", "--api-key", "")
+    monkeypatch.setenv("TOKENROUTER_API_KEY", "")
+    told = trc("serve", plan_path, "--port", "0")
+
+    for done, name in ((given, "--api-key"), (told, "$TOKENROUTER_API_KEY")):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert name in done.stderr.splitlines()[-1] and "is empty" in done.stderr
+
+
 def children(server):
     """Return the process ids of the server's children."""
     path = f"/proc/{server.process.pid}/task/{server.process.pid}/children"

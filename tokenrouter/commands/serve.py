@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="model name that clients send (the policy's name)")
     parser.add_argument(
         "--api-key",
+        type=api_key,
         metavar="KEY",
         help=f"refuse requests that do not name it; better told by ${KEY_VARIABLE}",
     )
@@ -126,6 +127,13 @@ def port(text: str) -> int:
     return int(text)
 
 
+def api_key(text: str) -> str:
+    """Return a key; an empty one, as an unset variable leaves it, would let everybody in."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the key is empty")
+    return text
+
+
 def seconds(text: str) -> float:
     """Return a duration that is not negative."""
     try:
@@ -198,7 +206,9 @@ def _serve(args: argparse.Namespace) -> int:
     base = args.plan.resolve().parent
     # Out of the environment, so that no process that is started from here on can tell it.
     told = os.environ.pop(KEY_VARIABLE, None)
-    key = args.api_key or told or None
+    key = args.api_key or told
+    if key is not None and not key.strip():
+        raise UsageError(f"${KEY_VARIABLE} is empty: set it to a key, or unset it to ask for none")
     tls = None
     if args.ssl_certfile is not None:
         tls = Tls(args.ssl_certfile, args.ssl_keyfile)
