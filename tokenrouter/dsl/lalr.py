@@ -6,6 +6,7 @@ is told in `tokenrouter.dsl.recover`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ class Parsed:
     renamed: set[str]  # words of the language that stand as names
 
 
-class Machine:
+class Machine(ABC):
     """One parse: parallel stacks of states, values and token ranges."""
 
     def __init__(self, tokens: Tokens, build: Build) -> None:
@@ -118,9 +119,9 @@ class Machine:
         self.firsts[base:] = (first,)
         self.lasts[base:] = (last,)
 
+    @abstractmethod
     def recover(self, at: int, *, quiet: bool) -> int:
         """Report the token at `at`, unless `quiet`, make the stack fit what comes, and return where to go on."""
-        raise NotImplementedError
 
     def accepts(self, kinds: list[str], states: list[int] | None = None) -> bool:
         """Return whether the tokens `kinds` could all be shifted from here, one after the other."""

@@ -5,6 +5,8 @@ Each is reported, and mended in the tokens or on the stack, so that the parser g
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from tokenrouter.dsl import expected, slips
 from tokenrouter.dsl.lalr import Build, Machine
 from tokenrouter.dsl.lexer import Tokens
@@ -361,6 +363,6 @@ class Mender(Machine):
                 return True
         return False
 
+    @abstractmethod
     def skip(self, at: int) -> int:
         """Drop the statement at hand; return where to go on."""
-        raise NotImplementedError
