@@ -114,6 +114,26 @@ def test_counting_as_elsewhere_is_one_mistake_whose_fix_keeps_the_meaning(writte
     assert apply(text, "p.route", found, unsafe=True)[0] == text.replace(written, meant)
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("t++", "t = t + 1"),
+        ("t--", "t = t - 1"),
+        ("t ++", "t = t + 1"),
+        ("t++, u = 2", "t = t + 1, u = 2"),
+    ],
+)
+def test_counting_by_one_as_elsewhere_is_one_mistake_with_a_fix(written, meant):
+    text = (
+        HEAD
+        + f"policy p {{ start small at any {{ when t > 3 -> stop otherwise -> commit set {written} }} }}"
+    )
+    found = everything(text, "p.route").diagnostics
+
+    assert [d.code for d in found if d.severity == "error"] == ["TR0104"]
+    assert apply(text, "p.route", found)[0] == text.replace(written, meant)
+
+
 @pytest.mark.parametrize("late", ["import", "model"])
 def test_a_version_behind_something_else_is_one_mistake(tmp_path, late):
     (tmp_path / "ok.route").write_text('route 1\nmodel far { use "nowhere/f" }\n')

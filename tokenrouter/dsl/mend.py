@@ -173,8 +173,14 @@ class Mender(Machine):
         return at
 
     def _counting(self, at: int) -> int | None:
-        """Mend `set t += 1`."""
-        if self.kind(at) not in ("SIGN", "TIMES") or self.kind(at + 1) != "ASSIGN" or at < 1:
+        """Mend `set t += 1` and tell of `set t++`."""
+        if self.kind(at) not in ("SIGN", "TIMES") or at < 1 or not self.accepts(["ASSIGN"]):
+            return None
+        if self.kind(at) == "SIGN" and self._touches(at + 1) and self.text(at) == self.text(at + 1):
+            name, first, last = self.tokens.real[at - 1 : at + 2]
+            self.problems.append(slips.stepping(self.tokens, name, first, last))
+            return self.skip(at)
+        if self.kind(at + 1) != "ASSIGN":
             return None
         if not self._touches(at + 1) or not self.accepts(["ASSIGN", self.kind(at + 2)]):
             return None

@@ -97,6 +97,22 @@ def counting(tokens: Tokens, name: int, sign: int, equals: int) -> Diagnostic:
     )
 
 
+def stepping(tokens: Tokens, name: int, first: int, last: int) -> Diagnostic:
+    """TR0104: `t++`."""
+    var, sign = tokens.text(name), tokens.text(first)
+    span = _span(tokens, first, last)
+    text = f"= {var} {sign} 1"
+    apart = tokens.kinds[first - 1] == "SPACE"
+    return Diagnostic(
+        "TR0104",
+        "error",
+        f"there is no `{sign}{sign}`",
+        span,
+        help=f"write `{var} {text}`",
+        fix=Fix(f"write `{text}`", (Edit(span, text if apart else f" {text}"),), safe=True),
+    )
+
+
 def braces(tokens: Tokens, opener: int, closer: int) -> Diagnostic:
     """TR0104: texts or classes stand in other brackets than `{ }`."""
     first, last = _span(tokens, opener), _span(tokens, closer)
