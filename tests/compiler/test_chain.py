@@ -133,16 +133,26 @@ def test_what_the_chain_expects_at_each_position_is_what_random_route_programs_d
         yield (None, COMMIT)
 
     auto = automaton(*((name, *rules(name)) for name in names))
-    tokens = []
+    tokens, came = [], []
     for n in range(500):
         walk = Walk(auto, random.Random(1000 * seed + n))
         length = walk.rng.expovariate(1 / MEAN_TOKENS)
         while len(walk.written) < length and walk.step():
             pass
         tokens += walk.written
+        came.append({*walk.written, *(model for model, _ in walk.asked)})
 
     seen = [tokens.count(model) / len(tokens) for model in range(3)]
+    reached = [sum(model in who for who in came) / len(came) for model in range(3)]
     assert flow(auto).shares == pytest.approx(seen, abs=0.03), str(auto)
+    assert flow(auto).reached == pytest.approx(reached, abs=0.06), str(auto)
+
+
+def test_a_rule_that_fires_once_for_every_request_reaches_its_model_for_certain():
+    first = (cmp(POSITION, "==", 0), borrow("large", 50, keep=True))
+    found = flow(automaton(("small", first, (None, COMMIT)), ("large",)))
+
+    assert found.reached == pytest.approx([1.0, LIVES])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 
 from tokenrouter.compiler.assume import (
@@ -16,7 +16,7 @@ from tokenrouter.compiler.assume import (
 )
 from tokenrouter.compiler.bounds import Room, closed, rooms
 from tokenrouter.compiler.ir import Automaton, Borrow, Mix, Rule, Stop, To
-from tokenrouter.compiler.positions import mean, stages, visits
+from tokenrouter.compiler.positions import mean, reach, stages, visits
 from tokenrouter.profile.flow import Flow, Step, written
 from tokenrouter.profile.flow import flow as expected
 from tokenrouter.profile.priors import ASSUMED_STAY
@@ -48,6 +48,14 @@ class _Bounds:
 
     def shares(self, room: Room) -> list[list[float]]:
         """Return the shares of all rules for some room under the bounds."""
+        by_stage = self.by_stage(room)
+        if len(by_stage) == 1:
+            return by_stage[0]
+        ways = [_steps(self.auto, rows) for rows in by_stage]
+        return mean(self.begins, by_stage, visits(self.begins, ways, _entry(self.auto, self.given)))
+
+    def by_stage(self, room: Room) -> list[list[list[float]]]:
+        """Return the shares of all rules in each stage of an answer."""
         auto = self.auto
         by_stage = [[[0.0] * len(state.rules) for state in auto.states] for _ in self.begins]
         for p, reached in rooms(room):
@@ -55,17 +63,13 @@ class _Bounds:
                 for row, found in zip(total, rows, strict=True):
                     for at, share in enumerate(found):
                         row[at] += p * share
-        by_stage = [
+        return [
             [
                 with_given(row, self.given.get(state.model, {}))
                 for state, row in zip(auto.states, total, strict=True)
             ]
             for total in by_stage
         ]
-        if len(by_stage) == 1:
-            return by_stage[0]
-        ways = [_steps(auto, rows) for rows in by_stage]
-        return mean(self.begins, by_stage, visits(self.begins, ways, _entry(auto, self.given)))
 
     def _where(self, room: Room, reached: frozenset[str]) -> list[list[list[float]]]:
         if reached not in self.rows:
@@ -158,7 +162,17 @@ def _stay(auto: Automaton, go: Borrow) -> float:
 
 def flow(auto: Automaton, given: Given = NOTHING) -> Flow:
     """Return the expected shares, hand-offs and reach of every model."""
-    return expected(steps(auto, given), _entry(auto, given))
+    bounds, entry = _Bounds(auto, given), _entry(auto, given)
+    room = bounds.room()
+    found = expected(_steps(auto, bounds.shares(room)), entry)
+    by_stage = bounds.by_stage(room)
+    if len(by_stage) == 1:
+        return found
+    # A mean share says how often a model is asked, not whether it is: what fires at one position only fires for all.
+    ways = [_steps(auto, rows) for rows in by_stage]
+    return replace(
+        found, reached=[reach(bounds.begins, ways, entry, at) for at in range(len(entry))]
+    )
 
 
 def _entry(auto: Automaton, given: Given) -> list[float]:

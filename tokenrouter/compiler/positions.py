@@ -101,6 +101,27 @@ def visits(
     return found
 
 
+def reach(
+    begins: Sequence[int], ways: Sequence[list[Step]], entry: list[float], model: int
+) -> float:
+    """Return the probability that a request comes to a model, to decide or to lend, by the ways of each stage.
+
+    It is the mass that goes there from the decisions of those that have not been there yet.
+    """
+    before = [
+        [way for way in stage if model not in (way.source, way.target, way.lender)]
+        for stage in ways
+    ]
+    seen = visits(begins, before, [p if at != model else 0.0 for at, p in enumerate(entry)])
+    comes = entry[model] + sum(
+        here[way.source] * way.p * LIVES**way.kept  # the last token goes nowhere
+        for here, stage in zip(seen, ways, strict=True)
+        for way in stage
+        if way.source != model and model in (way.target, way.lender)
+    )
+    return min(1.0, comes)
+
+
 def _jumps(ways: list[Step], n: int) -> dict[int, Array]:
     """Return who decides next, by how many positions further on; a length between two is one or the other."""
     import numpy as np  # noqa: PLC0415
