@@ -38,6 +38,7 @@ def test_the_published_schema_is_that_of_the_structs_and_takes_a_profile():
         (lambda d: d.replace(b'"cores":2', b'"cores":"two"'), "not a valid profile: expected `int`, got `str` at `machine.cores`"),
         (lambda d: d.replace(b'"mean":4.0', b'"mean":-4.0', 1), "`small` has a time that is none; run `trc profile` again"),
         (lambda d: d.replace(b'"by":1', b'"by":7', 1), "`small` is slowed by a model that is none"),
+        (lambda d: d.replace(b'"by":1,"batch":1,', b'"by":1,"batch":3,', 1), "`small` is slowed at a size of batch at which it was not measured alone"),
         (lambda d: d.replace(b'"requests":10', b'"requests":0'), "`ways` counts no request"),
         (lambda d: d.replace(b'"to":1', b'"to":5', 1), "`ways.moves` has an entry that is none"),
     ],

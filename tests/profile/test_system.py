@@ -18,10 +18,11 @@ from tests.compiler.irs import (
     then,
 )
 from tests.compiler.plans import plan_of
-from tests.profile.profiles import profile_of, replace
+from tests.profile.profiles import figure, profile_of, replace
 from tokenrouter.compiler.expr import SignalOf
 from tokenrouter.plan import structs as s
 from tokenrouter.profile.reference import REFERENCES, step_ms
+from tokenrouter.profile.structs import Stays
 from tokenrouter.profile.system import Unmodelled, by_size, of_plan, of_profile, quantum, spec_of
 from tokenrouter.throughput import exact
 from tokenrouter.throughput.check import check
@@ -197,6 +198,42 @@ def test_requests_that_a_rule_stopped_are_no_ends_by_themselves():
     assert system.mean_output_tokens == pytest.approx((1000 + 256) / (1 + 1))
 
 
+def until(most=40):
+    """A policy whose stays end by themselves, most of them long before the most."""
+    return automaton(
+        (
+            "small",
+            (UNSURE, borrow("large", most, cmp(SignalOf("maxprob"), ">", 0.9))),
+            (None, COMMIT),
+        ),
+        ("large",),
+    )
+
+
+def with_counted(plan, *lengths):
+    """A profile in which small borrowed large for stays of so many tokens; entry k - 1 counts those of k."""
+    profile = profile_of(plan, moves=((0, 0, False, 1, 5), (0, 1, True, 0, 95)))
+    stays = [Stays(home=0, lender=1, lengths=list(lengths))]
+    return replace(profile, ways=replace(profile.ways, stays=stays))
+
+
+def test_counted_stays_last_as_long_as_they_did_and_not_half_their_most():
+    plan = plan_of(until())
+
+    assert mean_stay(of_plan(plan)) == pytest.approx(20, rel=1e-3)
+    assert mean_stay(of_profile(plan, with_counted(plan, 3, 1, 1))) == pytest.approx(1.6)
+    assert mean_stay(of_profile(plan, with_counted(plan, 0, 0, 2, 0))) == pytest.approx(3)
+
+
+def test_stays_of_which_none_was_counted_to_its_end_last_as_assumed():
+    plan = plan_of(until())
+
+    for lengths in ((), (0, 0)):
+        assert mean_stay(of_profile(plan, with_counted(plan, *lengths))) == pytest.approx(
+            20, rel=1e-3
+        )
+
+
 def test_measured_steps_are_joined_by_lines_that_go_on():
     plan = plan_of(r_stitch(), max_active=8)
 
@@ -211,3 +248,32 @@ def test_a_busy_neighbour_slows_a_model_at_the_measured_rate():
 
     assert system.busy == [s.BusySet(models=[0, 1], rates=[0.5, 0.8])]
     assert quiet.busy == []
+
+
+def test_a_rate_is_that_of_the_context_at_which_both_were_timed():
+    plan = plan_of(r_stitch())
+    profile = profile_of(plan, busy=(2.0, 1.0))
+    first = profile.models[0]
+    # Steps at the longer context take three times as long, beside the other as well.
+    steps = [
+        replace(st, idle=figure(3 * st.idle.mean)) if st.context == 512 else st
+        for st in first.steps
+    ]
+    far = [replace(slow, context=512, step=figure(3 * slow.step.mean)) for slow in first.slowed]
+    models = [replace(first, steps=steps, slowed=far), profile.models[1]]
+
+    system = of_profile(plan, replace(profile, models=models))
+
+    assert system.busy == [s.BusySet(models=[0, 1], rates=[0.5, 1.0])]
+
+
+def test_one_size_of_batch_beside_which_something_else_ran_sets_no_rate():
+    plan = plan_of(r_stitch())
+    profile = profile_of(plan, busy=(2.0, 1.0))
+    first = profile.models[0]
+    disturbed = replace(first.slowed[0], batch=2, step=figure(900.0))
+    models = [replace(first, slowed=[*first.slowed, disturbed]), profile.models[1]]
+
+    system = of_profile(plan, replace(profile, models=models))
+
+    assert system.busy == [s.BusySet(models=[0, 1], rates=[0.5, 1.0])]

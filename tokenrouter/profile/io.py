@@ -107,8 +107,8 @@ def _times(times: ModelTimes, n: int) -> Iterator[str]:
     if min(lengths, default=1) < 1 or lengths != sorted(set(lengths)):
         yield f"`{times.name}` has read prompts of lengths that do not ascend"
     short = min((step.context for step in times.steps), default=0)
-    sizes = {step.batch for step in times.steps if step.context == short}
-    if not all(slow.batch in sizes for slow in times.slowed):
+    alone = {(step.context, step.batch) for step in times.steps}
+    if not all((slow.context or short, slow.batch) in alone for slow in times.slowed):
         yield f"`{times.name}` is slowed at a size of batch at which it was not measured alone"
     if not all(0 <= slow.by < n for slow in times.slowed):
         yield f"`{times.name}` is slowed by a model that is none"

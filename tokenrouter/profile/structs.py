@@ -55,7 +55,8 @@ class Slowed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What one other busy model does to a model's steps."""
 
     by: int  # the other model
-    batch: int  # requests in both batches
+    batch: int  # requests in its batch
+    context: int | None = None  # tokens that each of them has read; None: the shortest timed
     step: Figure  # of the slowed model
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import floor, log10, prod
-from statistics import fmean
+from statistics import median
 
 import numpy as np
 
@@ -185,16 +185,20 @@ def by_size(model: ModelTimes, sizes: int) -> list[float]:
 
 
 def busy_sets(models: Sequence[ModelTimes]) -> list[BusySet]:
-    """Return the rates of every set of busy models: each other busy model slows a model by its own measured factor."""
+    """Return the rates of every set of busy models: each other busy model slows a model by its own measured factor.
+
+    The factor is the median over sizes and contexts, since something else may have run beside one of them.
+    """
     n = len(models)
     measured: dict[tuple[int, int], list[float]] = {}
     for at, model in enumerate(models):
         short = min(step.context for step in model.steps)
-        alone = {step.batch: step.idle.mean for step in model.steps if step.context == short}
+        alone = {(step.context, step.batch): step.idle.mean for step in model.steps}
         for slow in model.slowed:
-            rate = min(1.0, max(SLOWEST, alone[slow.batch] / slow.step.mean))
+            at_rest = alone[slow.context or short, slow.batch]
+            rate = min(1.0, max(SLOWEST, at_rest / slow.step.mean))
             measured.setdefault((at, slow.by), []).append(rate)
-    factors = {pair: fmean(rates) for pair, rates in measured.items()}
+    factors = {pair: median(rates) for pair, rates in measured.items()}
     factors = {pair: 1.0 if rate > 1 - UNSLOWED else rate for pair, rate in factors.items()}
     out = []
     for size in range(2, n + 1):

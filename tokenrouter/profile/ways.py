@@ -1,7 +1,8 @@
 """How requests move between the models of a plan: assumed from the plan's own estimates, or counted in a profile.
 
 Counts and assumption join: the assumption weighs as much as one decision of each model (one request for their ends and
-starts), so that a way which was never seen stays possible and a model that nobody came to has a law at all.
+starts), so that a way which was never seen stays possible and a model that nobody came to has a law at all. Lengths of stays
+that were counted stand alone: a few short stays beside one assumed to last half of a large most would have another mean.
 """
 
 from __future__ import annotations
@@ -86,14 +87,9 @@ def counted(plan: Plan, seen: Ways) -> Traffic:
     ]
     lengths = dict(prior.lengths)
     for stays in seen.stays:
-        key = (stays.home, stays.lender)
-        known = prior.lengths.get(key, [])
-        total = sum(stays.lengths) + sum(known)
-        if total > 0:
-            lengths[key] = [
-                (_at(stays.lengths, k) + _at(known, k)) / total
-                for k in range(max(len(stays.lengths), len(known)))
-            ]
+        total = sum(stays.lengths)
+        if total:
+            lengths[stays.home, stays.lender] = [n / total for n in stays.lengths]
     entry = _entry(plan, [float(n) for n in seen.start])
     joined = [
         (seen.requests * a + b) / (seen.requests + 1)
@@ -116,10 +112,6 @@ def rule_shares(plan: Plan, seen: Ways) -> list[list[float]]:
         total = sum(fired)
         out.append([round(n / total, 4) for n in fired] if total else list(assumed_))
     return out
-
-
-def _at(values: list[int] | list[float], k: int) -> float:
-    return float(values[k]) if k < len(values) else 0.0
 
 
 def _even(rules: object) -> list[float]:

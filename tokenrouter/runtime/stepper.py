@@ -30,6 +30,7 @@ from tokenrouter.runtime.state import initial, limits
 ROOM = 64  # tokens, at least, that a request may write before its batch is made anew
 RETURNS = 4  # likewise
 FOREVER = 2**30  # tokens of a stay that nobody ends
+STRATA = 8  # of the numbers of tokens with which requests come back
 
 
 class Stepper:
@@ -189,8 +190,25 @@ class Stepper:
     def _drawn(self) -> int:
         """Return with how many tokens a request comes back: each number of `unread` once before any comes again."""
         if not self._deck:
-            self._deck = self.random.sample(self.unread, len(self.unread))
+            self._deck = dealt(self.unread, self.random)
         return self._deck.pop()
+
+
+def dealt(values: Some[int], rng: random.Random) -> list[int]:
+    """Return the values in an order in which few in a row stand for all: of each eighth of them one, then of each another.
+
+    A few steps of large batches are all that is timed; where some bring twice as many tokens as others, luck would decide.
+    """
+    ordered, n = sorted(values), min(STRATA, len(values))
+    strata = [ordered[len(ordered) * at // n : len(ordered) * (at + 1) // n] for at in range(n)]
+    for stratum in strata:
+        rng.shuffle(stratum)
+    out: list[int] = []
+    while any(strata):
+        round_ = [stratum.pop() for stratum in strata if stratum]
+        rng.shuffle(round_)
+        out += round_
+    return out
 
 
 def _room(unread: Some[int]) -> int:

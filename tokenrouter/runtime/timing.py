@@ -1,7 +1,7 @@
 """L_i(b) of every model of a plan, as it is on this machine: one process a model, as the server has them.
 
-Each model is timed on a grid of batch sizes and at two context lengths while the others are idle, and at the shorter
-context while the others are busy; with more than two models also while each single one of them is busy.
+Each model is timed on a grid of batch sizes and at two context lengths, while the others are idle and while they are busy
+at the same context; with more than two models also while each single one of them is busy, at one size and the shorter context.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Effort(msgspec.Struct, frozen=True):
     each: int  # batch sizes up to this one are all measured: there times rise in jumps, and fall
     steps: int  # of one point, at most
     most_ms: float  # of one point, about
-    contexts: tuple[int, ...] = CONTEXTS  # ascending; the first one beside busy models too
+    contexts: tuple[int, ...] = CONTEXTS  # ascending
 
 
 FULL = Effort(2**0.5, 16, 40, 1500.0)
@@ -149,8 +149,8 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
                 continue
             idle = figure(worker.ask(order).ms)
             busy = None
-            if others and context == short:
-                with _busy(others, min(BUSY_BATCH, plan.windows.max_active), short):
+            if others:
+                with _busy(others, min(BUSY_BATCH, plan.windows.max_active), context):
                     busy = figure(worker.ask(order).ms)
             say(_told(model.name, batch, context, idle, busy))
             steps.append(StepTime(batch=batch, context=context, idle=idle, busy=busy))
@@ -178,17 +178,19 @@ def _slowed(
     others = [place for place in range(len(workers)) if place != at]
     if len(others) == 1:
         return [
-            Slowed(by=others[0], batch=step.batch, step=step.busy)
+            Slowed(by=others[0], batch=step.batch, context=step.context, step=step.busy)
             for step in steps
             if step.busy is not None
         ]
-    busy = [step for step in steps if step.busy is not None and step.batch <= BUSY_BATCH]
+    short = steps[0].context
+    busy = [s for s in steps if s.busy is not None and s.batch <= BUSY_BATCH and s.context == short]
     out = []
     for other in others if busy else []:
         point = busy[-1]
         with _busy([workers[other]], point.batch, point.context):
             ms = workers[at].ask(_order(point.batch, point.context, effort)).ms
-        out.append(Slowed(by=other, batch=point.batch, step=figure(ms)))
+        slowed = Slowed(by=other, batch=point.batch, context=short, step=figure(ms))
+        out.append(slowed)
     return out
 
 
