@@ -131,9 +131,10 @@ def test_a_gate_opens_at_the_moment_that_its_oldest_has_waited_long_enough():
     assert seen.models[1].launches == {"max_wait": 1, "nothing_else": 1}
 
 
-def reading(eager=(False, False), tokens=100):
+def reading(eager=(False, False), tokens=100, stall_ms=None):
     """A token of a prompt takes half a millisecond, any batch 10 more."""
-    return Prompts(tokens=tokens, curves=[[(20, 20.0), (100, 60.0)]] * 2, eager=list(eager))
+    curves = [[(20, 20.0), (100, 60.0)]] * 2
+    return Prompts(tokens, curves, list(eager), stall_ms, hidden=[10**9] * 2)
 
 
 def test_a_prompt_is_read_before_the_first_token():
@@ -163,6 +164,39 @@ def test_a_long_prompt_is_read_in_pieces_between_which_others_write():
     first, second = sorted(simulation.done, key=lambda r: r.arrived)
     assert second.last == pytest.approx(10.5 + 3 * 10.0 + 1200 / 2)
     assert first.last == pytest.approx(second.last + 10.0)
+
+
+def test_those_that_write_wait_for_prompts_no_longer_than_they_may():
+    def last(stall_ms):
+        prompts = reading(tokens=1, stall_ms=stall_ms)
+        simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=prompts)
+        open_run(simulation, [Arrival(0.0, 5), Arrival(1.0, 1, 1200)], ["only"])
+        return sorted(simulation.done, key=lambda r: r.arrived)[0].last
+
+    # After the first token: 16 tokens as long as nothing is known, 18 ms, so 17 in the next 20 ms, and 18 by what is known then.
+    assert last(20.0) == pytest.approx(10.5 + 18.0 + 18.5 + 19.0 + 19.0)
+    # A bound that no batch reaches: 16 tokens, and then what the batch has room for.
+    assert last(1e6) == pytest.approx(10.5 + 18.0 + 2 * (10 + 511 / 2) + 10 + 162 / 2)
+
+
+def test_nobody_waits_for_prompts_where_nobody_writes():
+    prompts = reading(tokens=500, stall_ms=20.0)
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=prompts)
+
+    seen = open_run(simulation, [Arrival(0.0, 1)], ["only"])
+
+    assert seen.latency.mean == pytest.approx(260.0)
+
+
+def test_a_short_prompt_does_not_wait_for_the_long_one_before_it():
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=reading())
+
+    open_run(simulation, [Arrival(0.0, 1, 1200), Arrival(0.0, 1, 200)], ["only"])
+
+    # Of 512 tokens the short one has its 200 in the first batch.
+    short, long = sorted(simulation.done, key=lambda r: r.last)
+    assert (short.prompt, short.last) == (200, pytest.approx(10 + 256.0))
+    assert long.last == pytest.approx(2 * (10 + 256) + 10 + 376 / 2)
 
 
 @pytest.mark.parametrize(("eager", "last"), [(True, 90.0), (False, 120.5)])
@@ -259,7 +293,7 @@ def test_a_trace_is_read_in_order_of_time(tmp_path):
     [
         ('{"at": -1}', ":1: `at` is -1"),
         ('{"at": 1}\n{"at": 1, "output_tokens": 0}', ":2: `output_tokens` is 0"),
-        ("at 1", ":1: jSON is malformed"),
+        ("at 1", ":1: not JSON: "),
         ('{"on": 1}', ":1: object missing required field `at`"),
         ("\n", "no arrivals"),
     ],

@@ -64,6 +64,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="fixed",
         help="the plan's, none, or solved for these numbers (%(default)s)",
     )
+    parser.add_argument(
+        "--max-stall",
+        type=positive,
+        default=250.0,
+        metavar="MS",
+        help="as of `trc serve`: what prompts may take of a batch while others write (%(default)g)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
@@ -112,6 +119,7 @@ def run(args: argparse.Namespace) -> int:
         prompt_tokens=args.prompt_tokens,
         max_active=args.max_active,
         windows=args.windows,
+        stall_ms=args.max_stall,
     )
     outcome = _simulate(args, plan, setup)
     print(_json(outcome, setup) if args.json else _page(outcome, setup))

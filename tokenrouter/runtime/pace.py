@@ -30,6 +30,10 @@ class Allowance(NamedTuple):
         """Return the work of one token after `start` others."""
         return 1 + start / self.deep
 
+    def affords(self, start: int, work: float) -> int:
+        """Return how many tokens after `start` others so much work reads; at least one where there is a unit of it."""
+        return max(int(work / self.cost(start)), int(work >= 1))
+
 
 class Pace:
     """The speed at which one model reads prompts, and the work that fits the time that others may have to wait."""

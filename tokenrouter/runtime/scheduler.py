@@ -129,7 +129,7 @@ class Scheduler:
             if not gated:
                 kept.pop(sequence.request, None)
                 spare = left - sum(kept.values())
-                wanted = min(wanted, _affordable(sequence.start, spare, allowance))
+                wanted = min(wanted, allowance.affords(sequence.start, spare))
             n = self._room(sequence, wanted, gated, ready[at + 1 :]) if wanted else 0
             if n == 0 or (n < wanted and gated):
                 continue
@@ -147,7 +147,7 @@ class Scheduler:
         kept: dict[int, float] = {}
         pages = self.pool.available
         for sequence in sorted(prompts[1:], key=lambda s: s.unseen):
-            n = min(sequence.unseen, _affordable(sequence.start, work, allowance))
+            n = min(sequence.unseen, allowance.affords(sequence.start, work))
             pages -= -(-(sequence.start + n) // self.page_size) - len(sequence.pages)
             if n == 0 or pages < 0 or sequence.unseen >= prompts[0].unseen:
                 break
@@ -219,8 +219,3 @@ class Scheduler:
 
 def _gated(sequence: Sequence) -> bool:
     return sequence.owned and not sequence.prefilling and not sequence.barred
-
-
-def _affordable(start: int, work: float, allowance: Allowance) -> int:
-    """Return how many tokens after `start` others so much work reads; at least one where there is a unit of it."""
-    return max(int(work / allowance.cost(start)), int(work >= 1))

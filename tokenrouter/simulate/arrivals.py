@@ -50,7 +50,7 @@ def read(path: Path) -> list[Arrival]:
         try:
             given = msgspec.json.decode(line, type=_Line)
         except msgspec.DecodeError as error:
-            text = str(error)
+            text = str(error).replace("JSON is malformed", "not JSON")
             raise TraceError(f"{path}:{number}: {text[:1].lower()}{text[1:]}") from None
         if not (math.isfinite(given.at) and given.at >= 0):
             raise TraceError(f"{path}:{number}: `at` is {given.at:g}; it is in seconds from 0 on")

@@ -18,8 +18,9 @@ from itertools import accumulate
 from math import inf
 
 from tokenrouter.runtime.gate import Gate
+from tokenrouter.runtime.pace import Pace
 from tokenrouter.simulate.arrivals import Arrival
-from tokenrouter.simulate.prompts import Prompts, Reading
+from tokenrouter.simulate.prompts import Prompts, Reading, divided
 from tokenrouter.throughput.check import entry
 from tokenrouter.throughput.spec import Spec
 
@@ -48,11 +49,13 @@ class Server:
 
     gate: Gate
     step_ms: Sequence[float]  # by batch size - 1
+    pace: Pace
     waiting: list[Request] = field(default_factory=list)
     batch: list[Request] = field(default_factory=list)
     reading: list[Reading[Request]] = field(default_factory=list)  # the oldest first
     pieces: list[tuple[Reading[Request], int]] = field(default_factory=list)  # that run, tokens
     left: float = 0.0  # ms of work
+    began: float = 0.0  # when what runs was launched
     busy: float = 0.0
     batches: int = 0
     through: int = 0
@@ -82,9 +85,10 @@ class Simulation:
         self.prompts = prompts
         self.max_active = max_active
         self.model_of = spec.model_of or list(range(len(spec.step_ms)))
+        paces = _paces(prompts, len(table))
         self.servers = [
-            Server(Gate(row, max_wait_ms), steps if isinstance(steps, list) else [steps])
-            for row, steps in zip(table, spec.step_ms, strict=True)
+            Server(Gate(row, max_wait_ms), steps if isinstance(steps, list) else [steps], pace)
+            for row, steps, pace in zip(table, spec.step_ms, paces, strict=True)
         ]
         self.ways = [list(accumulate(row)) for row in spec.p]
         self.kept = spec.c
@@ -198,8 +202,7 @@ class Simulation:
 
     def launch(self) -> None:
         """Launch every idle model whose gate opens or that has prompts to read; where all who can reach a gate wait, all open."""
-        far = sum(reading.owned for server in self.servers for reading in server.reading)
-        active = self.active - far
+        active = self._writing()
         moving = sum(len(server.batch) for server in self.servers)
         held = [server for server in self.servers if self._held(server)]
         # A look at all gates before the first launch: those are idle at the same moment.
@@ -218,6 +221,10 @@ class Simulation:
         for model in idle:
             self._start(model)
 
+    def _writing(self) -> int:
+        """Return how many requests can reach a gate: all but those whose prompt is read."""
+        return self.active - sum(r.owned for server in self.servers for r in server.reading)
+
     def _start(self, model: int) -> None:
         """Let a batch run, with as much of the prompts as goes beside it."""
         server = self.servers[model]
@@ -225,12 +232,10 @@ class Simulation:
         server.left = server.step_ms[min(size, len(server.step_ms)) - 1] if size else 0.0
         if self.prompts is None or not server.reading:
             return
-        budget = self.prompts.beside(size)
-        for reading in server.reading:
-            taken = min(reading.left, budget)
-            if taken:
-                server.pieces.append((reading, taken))
-            budget -= taken
+        server.began = self.now
+        allowance = server.pace.allowance(writing=self._writing() > 0)
+        work = min(float(self.prompts.beside(size)), allowance.work)
+        server.pieces = divided(server.reading, work, allowance)
         read = sum(taken for _, taken in server.pieces)
         server.left += self.prompts.ms(model, read, beside=size > 0)
 
@@ -244,8 +249,11 @@ class Simulation:
         if stepped:
             server.batches += 1
             server.through += len(stepped)
+        if pieces:
+            server.pace.took([(r.start, taken) for r, taken in pieces], self.now - server.began)
         for reading, taken in pieces:
             reading.left -= taken
+            reading.start += taken
             if reading.left <= 0 and reading in server.reading:
                 server.reading.remove(reading)
                 if reading.owned:
@@ -288,3 +296,10 @@ class Simulation:
             server.batches = server.through = 0
             server.delays.clear()
             server.launches.clear()
+
+
+def _paces(prompts: Prompts | None, n_models: int) -> list[Pace]:
+    """Return by model what learns how much of prompts a batch may read."""
+    if prompts is None or prompts.stall_ms is None:
+        return [Pace(None, 1) for _ in range(n_models)]
+    return [Pace(prompts.stall_ms, hidden) for hidden in prompts.hidden[:n_models]]

@@ -18,6 +18,7 @@ from tokenrouter.throughput.spec import Spec
 from tokenrouter.throughput.table import solve_table
 
 PROMPT = 64  # tokens, where neither a profile nor the user says
+STALL_MS = 250.0  # as `trc serve` has it
 
 Choice = Literal["fixed", "off", "solve"]
 
@@ -46,6 +47,7 @@ def prepare(
     prompt_tokens: int | None = None,  # mean, instead of the profile's
     max_active: int | None = None,
     windows: Choice = "fixed",
+    stall_ms: float | None = STALL_MS,  # that a batch may take for prompts while others write
 ) -> Setup:
     """Return what to simulate; raises CannotSimulate."""
     try:
@@ -87,6 +89,8 @@ def prepare(
             any(isinstance(task, Admit) and task.prefill == "eager" for task in graph.tasks)
             for graph in plan.subservers
         ],
+        stall_ms=stall_ms,
+        hidden=[model.hidden_size for model in plan.models],
     )
     return Setup(spec, table, plan.windows.max_wait_ms, most, source, prompts)
 

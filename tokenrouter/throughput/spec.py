@@ -107,7 +107,7 @@ def decode(data: bytes, name: str = "spec") -> Spec:
         raise SpecError(f"{name}: {place}{what[:1].lower()}{what[1:]}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text = str(error)
-        raise SpecError(f"{name}: not JSON: {text[:1].lower()}{text[1:]}") from None
+        raise SpecError(f"{name}: not JSON: {text.removeprefix('JSON is malformed: ')}") from None
     try:
         return check(spec)
     except SpecError as error:
