@@ -2,7 +2,11 @@
 
 import asyncio
 import math
+import os
 import random
+import subprocess
+import sys
+import time
 from itertools import pairwise
 
 import msgspec
@@ -21,6 +25,7 @@ from tokenrouter.runtime.meter import Meter, station
 from tokenrouter.runtime.online import SPAN, Online, drift, problem
 from tokenrouter.runtime.resolve import solve, solve_here
 from tokenrouter.throughput.check import check
+from tokenrouter.throughput.table import Table
 
 
 def tally(model, *, n=1000, there=0.3, times=None, epoch=1, ended=10):
@@ -107,6 +112,73 @@ def test_the_plans_curve_is_scaled_by_what_was_measured():
     assert steps[1] == pytest.approx([5, 11 * 0.75, 13, 20])
 
 
+def test_requests_enter_where_they_were_seen_to_enter():
+    plan = coin(max_active=4)
+    first, second = tally(0, ended=10), msgspec.structs.replace(tally(1, ended=30), entered=30)
+
+    assert problem(plan, estimate(plan, first, second)).spec.entry == [0.25, 0.75]
+
+
+def test_a_size_of_batch_that_hardly_ran_of_late_has_no_time():
+    plan = coin(max_active=4)
+    online = Online(plan)
+
+    def look(steps, n):
+        for model in range(2):
+            seen = tally(model, n=steps)
+            times = [msgspec.structs.replace(time, n=n) for time in seen.times]
+            online.take(msgspec.structs.replace(seen, times=times))
+        return online.look()
+
+    for at in range(SPAN + 1):  # until differences from these counts are taken
+        look(1000 + at, 1000)
+
+    assert look(5000, 1004).times == {}
+    assert look(9000, 1005).times == {(0, 1): 2.0, (0, 4): 5.0, (1, 1): 3.0, (1, 4): 6.0}
+
+
+def test_a_model_without_a_time_has_no_table():
+    plan = coin(max_active=4)
+    untimed = msgspec.structs.replace(tally(1), times=[])
+
+    assert problem(plan, estimate(plan, tally(0), untimed)) is None
+
+
+def test_step_times_never_fall_with_the_batch():
+    plan = coin(max_active=4)
+    falling = {1: 6.0, 2: 5.0, 4: 7.0}
+
+    spec = problem(plan, estimate(plan, tally(0, times=falling), tally(1))).spec
+
+    assert spec.step_ms[0] == [6.0, 6.0, 6.0, 7.0]
+
+
+def test_where_nobody_was_seen_to_leave_a_model_it_is_none_yet():
+    plan = coin(max_active=4)
+
+    found = problem(plan, estimate(plan, tally(0, there=0.25)))
+
+    assert found.models == [0]
+    assert found.spec.p == [[1.0]]
+
+
+def test_requests_that_enter_where_none_was_seen_to_leave_have_no_table_yet():
+    plan = coin(max_active=4)
+    ways = [Move(home=0, left=1, target=0, target_home=-1, target_left=0, n=300, kept=300)]
+    lender = msgspec.structs.replace(tally(1), moves=ways, entered=3)
+
+    assert problem(plan, estimate(plan, tally(0), lender)) is None
+    assert problem(plan, estimate(plan, tally(0), msgspec.structs.replace(lender, entered=0)))
+
+
+def test_the_objective_is_the_plans():
+    plan = coin(max_active=4)
+    windows = msgspec.structs.replace(plan.windows, objective="latency")
+    plan = msgspec.structs.replace(plan, windows=windows)
+
+    assert problem(plan, estimate(plan, tally(0), tally(1))).spec.objective == "latency"
+
+
 def test_too_little_is_not_believed():
     plan = coin()
 
@@ -138,6 +210,19 @@ def test_what_is_long_past_is_forgotten():
     assert left / (left + ways[(0, -1, 0), (0, -1, 0)][0]) == pytest.approx(there, abs=0.01)
 
 
+def test_the_length_of_answers_long_past_is_forgotten_too():
+    plan = coin()
+    online = Online(plan)
+    for turn in range(1, 21):
+        old, new = min(turn, 10), max(0, turn - 10)
+        for model in range(2):
+            seen = tally(model, n=turn * 500, ended=old + new)
+            online.take(msgspec.structs.replace(seen, ended_tokens=old * 90 + new * 20))
+        found = online.look()
+
+    assert problem(plan, found).spec.mean_output_tokens == 20
+
+
 def test_a_restarted_subserver_counts_from_nothing_and_stays_right():
     plan = coin()
     online = Online(plan)
@@ -167,16 +252,32 @@ def test_drift_is_told_from_noise(there, factor, matters):
     assert drift(then, now).matters == matters
 
 
-def test_counts_of_one_law_are_no_drift():
+@pytest.mark.parametrize("n", [220, 600])
+def test_counts_of_one_law_are_no_drift(n):
     rng = random.Random(1)
     plan = coin()
 
     def drawn():
-        n = 600
         leaving = [sum(rng.random() < 0.3 for _ in range(n)) / n for _ in range(2)]
         return estimate(plan, *(tally(m, n=n, there=leaving[m]) for m in range(2)))
 
     assert not any(drift(a, b).matters for a, b in pairwise(drawn() for _ in range(40)))
+
+
+def test_a_drift_where_hardly_anybody_comes_is_none():
+    plan = coin()
+    then = estimate(plan, tally(0, n=4000), tally(1, n=40, there=0.1))
+    now = estimate(plan, tally(0, n=4000), tally(1, n=40, there=0.9))
+
+    assert 0 < drift(then, now).p < 0.01
+
+
+def test_steps_where_there_were_none_are_a_drift():
+    plan = coin()
+    then, now = estimate(plan, tally(0)), estimate(plan, tally(0), tally(1))
+
+    assert drift(then, now).matters
+    assert not drift(then, then).matters
 
 
 def test_an_outlier_does_not_move_a_step_time():
@@ -197,6 +298,18 @@ def test_a_step_time_follows_a_lasting_change():
     (time,) = meter.tally(0.0, n_active=1, window=1, waiting=0).times
 
     assert time.median_ms == 9.0
+
+
+def test_a_step_that_dropped_its_candidate_counts_as_a_step_and_keeps_none():
+    meter = Meter(0, 1)
+    here, there = (RouteState(owner=owner, counts=[0, 0]) for owner in (0, 1))
+    meter.moved(here, there, kept=False)
+    meter.moved(here, there, kept=True)
+    meter.moved(here, here, kept=False)
+
+    moves = meter.tally(0.0, n_active=1, window=1, waiting=0).moves
+
+    assert {move.target: (move.n, move.kept) for move in moves} == {1: (2, 1), 0: (1, 0)}
 
 
 def test_a_borrowed_stay_keeps_its_length():
@@ -271,6 +384,21 @@ def test_the_drift_that_is_told_is_that_from_the_table_in_force():
     assert (far.swaps, far.drift_step) == (2, 0.0)
 
 
+def test_a_drift_that_has_been_answered_is_over():
+    rounds = (steady(1000), steady(2000, factor=0.2), steady(3000, factor=0.2))
+
+    _, status = adapted(coin(max_active=3), *rounds)
+
+    assert status.swaps == 2
+
+
+def test_a_model_that_nobody_visits_has_a_row_in_the_table_in_force():
+    tables, _ = adapted(coin(max_active=4), [tally(0, there=0.0)])
+
+    assert [len(row) for row in tables[0]] == [4, 4]
+    assert tables[0][1] == [1, 1, 1, 1]
+
+
 def test_a_table_that_somebody_chose_is_put_in_force_and_called_so():
     tables = []
     adapter = Adapter(coin(max_active=3), "fixed", tables.append)
@@ -313,6 +441,21 @@ def test_another_process_gives_the_same_table():
     spec = problem(plan, estimate(plan, *steady(1000))).spec
 
     assert asyncio.run(solve(spec)) == solve_here(spec)
+
+
+def test_whoever_solves_gives_way_to_all_others():
+    plan = coin(max_active=3)
+    spec = problem(plan, estimate(plan, *steady(1000))).spec
+    command = [sys.executable, "-P", "-m", "tokenrouter.runtime.resolve"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        until = time.monotonic() + 60
+        while os.getpriority(os.PRIO_PROCESS, process.pid) < 19 and time.monotonic() < until:
+            time.sleep(0.02)
+        given = os.getpriority(os.PRIO_PROCESS, process.pid)
+        out, _ = process.communicate(msgspec.json.encode(spec))
+
+    assert given == 19
+    assert msgspec.json.decode(out, type=Table) == solve_here(spec)
 
 
 def test_numbers_without_a_steady_state_are_no_table():
