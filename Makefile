@@ -42,7 +42,7 @@ soak: $(VENV)/.ready editors chromium  ## the long tests
 	$(BIN)/python benchmarks/soak.py --minutes 10
 
 # Not among them: the ten-minute soak, the comparison that installs other engines first, and what needs a GPU.
-APART := benchmarks/soak.py benchmarks/cpu_decode.py benchmarks/gpu.py benchmarks/others.py
+APART := benchmarks/soak.py benchmarks/cpu_decode.py benchmarks/gpu.py benchmarks/others.py benchmarks/windows_table.py
 
 bench: $(VENV)/.ready  ## every benchmark; prints its figures
 	for f in $(filter-out $(APART),$(wildcard benchmarks/*.py)); do $(BIN)/python $$f || exit 1; done

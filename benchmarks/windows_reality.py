@@ -7,7 +7,7 @@ the step times L_m(b) are measured on this machine by the code of `trc profile`,
 as many unread tokens on each return to large as this p leaves; from them the throughput model predicts tokens/s for every N
 and every window of large. Then a server of two processes runs the same under N clients that ask again at once, and tokens are
 counted. Every window is measured in each of several rounds, in another order each time, so that a machine that slows down on
-the way does not favour one. `max_wait` is out of the way.
+the way does not favour one. `max_wait` is out of the way. With `--threads`, or under `taskset`, models share cores.
 
 What is measured is written down at once: the same command goes on where it was stopped, with other cells it adds them, and
 where nothing is left it only prints the table. Needs the demo pair and a machine with nothing else to do: what was measured
@@ -20,7 +20,6 @@ import argparse
 import asyncio
 import os
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -31,22 +30,19 @@ from pathlib import Path
 
 import msgspec
 from others import Others
+from windows_table import Cell, Record, short_table, table
 
 from tokenrouter.compiler.compile import compile_policy
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan import structs as s
 from tokenrouter.profile.prompts import shipped
-from tokenrouter.profile.structs import Machine, ModelTimes
-from tokenrouter.profile.system import busy_sets, by_size, quantum
+from tokenrouter.profile.structs import ModelTimes
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.timing import Effort, step_times
 from tokenrouter.server.alone import share_of_cores
 from tokenrouter.server.profiling import machine
-from tokenrouter.throughput.choose import solve
-from tokenrouter.throughput.spec import BusyRates, Solution, Spec
-from tokenrouter.throughput.system import build
 
 POLICY = """route 1
 
@@ -69,6 +65,7 @@ policy by_chance {
 PROBABILITIES = (0.05, 0.1, 0.35)
 COUNTS = (1, 2, 4, 8, 16)
 MOST_ACTIVE = max(COUNTS)
+TIMING = 2  # goes up when step times are measured otherwise; older ones are then measured anew
 NO_WAIT_MS = 60_000.0  # so that only windows decide
 EFFORT = Effort(2**0.5, 16, 32, 1500.0, (192,))  # about the context of a request half-way
 PATIENCE_S = 180.0  # for the first tokens of a group
@@ -77,51 +74,6 @@ DRAWS = 64  # of the geometric law, by its quantiles
 QUIET = 0.1  # cores that other work may take; what was measured beside more is measured again
 SOME = 0.3  # likewise beside step times, which are taken over many steps
 TRIES = 4  # of one measurement
-
-
-class Cell(msgspec.Struct, kw_only=True):
-    """One hand-off probability, number of active requests and window of large, as measured."""
-
-    p: float
-    n: int
-    window: int
-    tokens_per_s: list[float] = []  # by round
-    moved: list[float] = []  # share of the tokens that large wrote
-    batches: list[float] = []  # mean size of large's batches
-    others: list[float] = []  # cores that other work took meanwhile
-
-    @property
-    def name(self) -> tuple[float, int, int]:
-        """What tells it from others."""
-        return self.p, self.n, self.window
-
-    @property
-    def handed_over(self) -> float:
-        """Share of small's candidates that were dropped, as the draws had it: each left its token to large."""
-        return min(0.99, max(0.001, statistics.fmean(self.moved)))
-
-    @property
-    def mean(self) -> float:
-        """Tokens/s over the rounds."""
-        return statistics.fmean(self.tokens_per_s)
-
-
-class Record(msgspec.Struct, kw_only=True):
-    """All that was measured so far."""
-
-    program_hash: str
-    machine: Machine
-    seconds: float  # of one measurement
-    times: dict[str, list[ModelTimes]] = {}  # by p
-    cells: list[Cell] = []
-
-    def cell(self, p: float, n: int, window: int) -> Cell:
-        """Return a cell, which may be new."""
-        for cell in self.cells:
-            if (cell.p, cell.n, cell.window) == (p, n, window):
-                return cell
-        self.cells.append(Cell(p=p, n=n, window=window))
-        return self.cells[-1]
 
 
 def main() -> None:
@@ -137,6 +89,9 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, metavar="S", help="of one measurement (4)")
     parser.add_argument("--rounds", type=int, metavar="R", help="measurements of a window (3)")
+    parser.add_argument(
+        "--threads", type=int, metavar="T", help="of each model (its share of the cores)"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for docs")
     args = parser.parse_args()
     if not all(0 < p < 1 for p in args.p) or not all(1 <= n <= MOST_ACTIVE for n in args.clients):
@@ -145,7 +100,8 @@ def main() -> None:
     seconds = args.seconds or (1.5 if args.quick else 4.0)
     rounds = args.rounds or (1 if args.quick else 3)
     plan = compiled()
-    record = started(args.output, plan, seconds)
+    threads = args.threads or share_of_cores(len(plan.models))
+    record = started(args.output, plan, seconds, threads)
 
     def save() -> None:
         if args.output is not None:
@@ -156,14 +112,13 @@ def main() -> None:
     for at, p in enumerate(probabilities, 1):
         if not covered(record.times.get(f"{p:g}", []), max(counts)):
             say(f"step times for p = {p:g}, {at} of {len(probabilities)}")
-            record.times[f"{p:g}"] = timed(plan, p, max(counts))
+            record.times[f"{p:g}"] = timed(plan, p, max(counts), threads)
             save()
     cells = [record.cell(p, n, b) for p in probabilities for n in counts for b in range(1, n + 1)]
-    asyncio.run(measure(plan, cells, rounds, seconds, save))
-    text = table(record)
-    print(text)
+    asyncio.run(measure(plan, cells, rounds, seconds, threads, save))
+    print(table(record))
     if args.markdown is not None:
-        args.markdown.write_text(text + "\n", encoding="utf-8")
+        args.markdown.write_text(short_table(record) + "\n", encoding="utf-8")
 
 
 def say(text: str) -> None:
@@ -187,16 +142,18 @@ def compiled() -> s.Plan:
     return msgspec.structs.replace(plan, windows=windows)
 
 
-def started(path: Path | None, plan: s.Plan, seconds: float) -> Record:
+def started(path: Path | None, plan: s.Plan, seconds: float, threads: int) -> Record:
     """Return what was measured before, where it was the same; an empty record otherwise."""
-    here = machine(share_of_cores(len(plan.models)), os.getloadavg()[0])
-    fresh = Record(program_hash=plan.program_hash, machine=here, seconds=seconds)
+    here = machine(threads, os.getloadavg()[0])
+    fresh = Record(program_hash=plan.program_hash, machine=here, seconds=seconds, timing=TIMING)
     if path is None or not path.exists():
         return fresh
     old = msgspec.json.decode(path.read_bytes(), type=Record)
-    same = (old.program_hash, old.seconds, old.machine.processor, old.machine.torch)
-    if same != (plan.program_hash, seconds, here.processor, here.torch):
+    now = msgspec.structs.replace(here, load=old.machine.load)
+    if (old.program_hash, old.seconds, old.machine) != (plan.program_hash, seconds, now):
         raise SystemExit(f"{path}: measured otherwise or elsewhere; name another file")
+    if old.timing != TIMING:
+        old.timing, old.times = TIMING, {}
     say(
         f"{path}: goes on, {sum(len(cell.tokens_per_s) for cell in old.cells)} measurements are there"
     )
@@ -208,9 +165,9 @@ def covered(models: list[ModelTimes], n: int) -> bool:
     return bool(models) and all(max(step.batch for step in m.steps) >= n for m in models)
 
 
-def timed(plan: s.Plan, p: float, n: int) -> list[ModelTimes]:
+def timed(plan: s.Plan, p: float, n: int, threads: int) -> list[ModelTimes]:
     """Return the step times of batches up to n. A request comes back to large with a geometric number of small's tokens, from 0 on, and to small with one."""
-    settings = Settings(threads=share_of_cores(len(plan.models)), windows="off")
+    settings = Settings(threads=threads, windows="off")
     windows = msgspec.structs.replace(
         plan.windows, max_active=n, table=[[1] * n for _ in plan.models]
     )
@@ -227,7 +184,12 @@ def timed(plan: s.Plan, p: float, n: int) -> list[ModelTimes]:
 
 
 async def measure(
-    plan: s.Plan, cells: list[Cell], rounds: int, seconds: float, save: Callable[[], None]
+    plan: s.Plan,
+    cells: list[Cell],
+    rounds: int,
+    seconds: float,
+    threads: int,
+    save: Callable[[], None],
 ) -> None:
     """Add what is missing up to so many rounds."""
     missing = sum(max(0, rounds - len(cell.tokens_per_s)) for cell in cells)
@@ -238,7 +200,7 @@ async def measure(
     prompts = [
         tokenizer.apply_chat_template([{"role": "user", "content": text}]) for text in shipped()
     ]
-    client = Client(plan)
+    client = Client(plan, threads=threads)
     await client.start(progress=say)
     began, done = time.monotonic(), 0
 
@@ -338,7 +300,8 @@ async def group(
             client.adapter.put(list(rows(cell.window)))
             await clients.sleep(max(0.5, seconds / 4))
             others = Others()
-            before, sizes, began = list(clients.counted), batches(client), time.monotonic()
+            before, sizes, ways = list(clients.counted), batches(client), decisions(client)
+            began = time.monotonic()
             await clients.sleep(seconds)
             passed = time.monotonic() - began
             if others.cores() > QUIET:
@@ -346,6 +309,9 @@ async def group(
                 continue
             small, large = (now - then for now, then in zip(clients.counted, before, strict=True))
             ran, through = (b - a for b, a in zip(batches(client), sizes, strict=True))
+            dropped, decided = (b - a for b, a in zip(decisions(client), ways, strict=True))
+            cell.dropped += [None] * (len(cell.tokens_per_s) - len(cell.dropped))
+            cell.dropped.append(round(dropped / decided, 4) if decided else None)
             cell.tokens_per_s.append(round((small + large) / passed, 2))
             cell.moved.append(round(large / max(1, small + large), 4))
             cell.batches.append(round(through / ran, 3) if ran else 0.0)
@@ -364,71 +330,18 @@ def batches(client: Client) -> tuple[int, int]:
     return sum(sizes.values()), sum(size * n for size, n in sizes.items())
 
 
+def decisions(client: Client) -> tuple[int, int]:
+    """Return how many of small's candidates were dropped since the start, and how many there were."""
+    tally = client.tallies.get(0)
+    if tally is None:
+        return 0, 0
+    return sum(m.n for m in tally.moves if m.target == 1), sum(m.n for m in tally.moves)
+
+
 def rows(window: int) -> Iterator[list[int]]:
     """Yield a table with one window for large, as far as it is feasible."""
     yield [1] * MOST_ACTIVE
     yield [min(window, n) for n in range(1, MOST_ACTIVE + 1)]
-
-
-def predicted(models: list[ModelTimes], cell: Cell, p: float) -> Solution:
-    """Return what the throughput model says of a cell where small hands over with this probability."""
-    times = [by_size(model, cell.n) for model in models]
-    spec = Spec(
-        n=cell.n,
-        step_ms=list(times),
-        p=[[1 - p, p], [1, 0]],
-        c=[[1, 0], [1, 0]],
-        delta_ms=quantum(times),
-        busy=[BusyRates(models=busy.models, rates=busy.rates) for busy in busy_sets(models)],
-    )
-    return solve(build(spec), [1, cell.window])
-
-
-def table(record: Record) -> str:
-    """Return the comparison as a Markdown table and a few sums."""
-    where = record.machine
-    done = [cell for cell in record.cells if cell.tokens_per_s]
-    speed = {cell.name: predicted(record.times[f"{cell.p:g}"], cell, cell.p) for cell in done}
-    lines = [
-        f"{where.processor}, {where.cores} cores, {where.threads} threads a model, load {where.load:.1f} before.",
-        "",
-        "| p | N | window of large | predicted tokens/s | measured | off | handed over | off, for that share | large's batch predicted | measured |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    errors, drawn, losses = [], [], {}
-    for p, n in sorted({(cell.p, cell.n) for cell in done}):
-        own = sorted((c for c in done if (c.p, c.n) == (p, n)), key=lambda c: c.window)
-        chosen = max(own, key=lambda c: speed[c.name].tokens_per_s)
-        best = max(own, key=lambda c: c.mean)
-        losses[p, n] = 1 - chosen.mean / best.mean
-        for cell in own:
-            told, share = speed[cell.name], cell.handed_over
-            fitting = predicted(record.times[f"{p:g}"], cell, share)
-            errors.append(told.tokens_per_s / cell.mean - 1)
-            drawn.append(fitting.tokens_per_s / cell.mean - 1)
-            names = "".join(
-                f" ({name})" for name, at in (("chosen", chosen), ("best", best)) if at is cell
-            )
-            lines.append(
-                f"| {p:g} | {n} | {cell.window}{names} | {told.tokens_per_s:.1f} | {cell.mean:.1f} | {100 * errors[-1]:+.1f} % "
-                f"| {share:.3f} | {100 * drawn[-1]:+.1f} % "
-                f"| {told.per_model[1].mean_batch:.2f} | {statistics.fmean(cell.batches):.2f} |"
-            )
-    lines += [
-        "",
-        f"{len(record.cells) - len(done)} windows of the record are not measured. Predictions for p: {_told(errors)}. "
-        f"For the share that was handed over: {_told(drawn)}. "
-        f"The window that the model chooses loses at most {100 * max(losses.values()):.1f} % against the best measured.",
-    ]
-    return "\n".join(lines)
-
-
-def _told(errors: list[float]) -> str:
-    within = sum(abs(error) <= 0.1 for error in errors)
-    return (
-        f"{within} of {len(errors)} within 10 %, mean {100 * statistics.fmean(errors):+.1f} %, "
-        f"standard deviation {100 * statistics.pstdev(errors):.1f} %, worst {100 * max(errors, key=abs):+.1f} %"
-    )
 
 
 if __name__ == "__main__":
