@@ -1,10 +1,11 @@
 """Holds kernels in the interpreter to the tensors that they were given: no load or store may touch anything else.
 
-A view is exact: what lies between its rows, or beyond its last one, is not part of it.
+A view is exact: what lies between its rows, or beyond its last one, is not part of it. What is read of each tensor is counted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,12 +19,17 @@ class OutOfBoundsError(AssertionError):
     """A kernel touched what it was not given."""
 
 
-class _Memory:
+class Memory:
     """The interpreter's own loads and stores, behind a check of their addresses."""
 
     def __init__(self, real) -> None:
         self.real = real
         self.tensors: list[torch.Tensor] = []
+        self._loaded: Counter[int] = Counter()  # elements, by where their tensor begins
+
+    def loaded(self, tensor: torch.Tensor) -> int:
+        """Return how many elements of a tensor were loaded, each as often as it was."""
+        return self._loaded[tensor.data_ptr()]
 
     def __getattr__(self, name: str):
         return getattr(self.real, name)
@@ -44,8 +50,14 @@ class _Memory:
         wanted = np.broadcast_to(mask, pointers.shape).astype(bool)
         addresses = pointers[wanted].astype(np.int64)
         known = np.zeros(addresses.shape, dtype=bool)
+        found: dict[int, np.ndarray] = {}
         for tensor in self.tensors:
-            known |= _inside(tensor, addresses)
+            inside = _inside(tensor, addresses)
+            found[tensor.data_ptr()] = found.get(tensor.data_ptr(), inside) | inside
+        for at, inside in found.items():
+            known |= inside
+            if what == "load":
+                self._loaded[at] += int(inside.sum())
         if not known.all():
             raise OutOfBoundsError(
                 f"{what} of {int((~known).sum())} elements that no argument holds"
@@ -69,9 +81,9 @@ def _inside(tensor: torch.Tensor, addresses: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def checked() -> Iterator[None]:
+def checked() -> Iterator[Memory]:
     """Check all that kernels do meanwhile."""
-    memory = _Memory(interpreter._interpreter)
+    memory = Memory(interpreter._interpreter)
     prepared = interpreter.GridExecutor._init_args_hst
 
     def prepare(self, args, kwargs):
@@ -81,4 +93,4 @@ def checked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter, "_interpreter", memory)
         patch.setattr(interpreter.GridExecutor, "_init_args_hst", prepare)
-        yield
+        yield memory

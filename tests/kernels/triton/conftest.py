@@ -8,8 +8,14 @@ from tests.kernels.triton.bounds import checked
 
 @pytest.fixture(autouse=True)
 def within_bounds():
-    with checked():
-        yield
+    with checked() as memory:
+        yield memory
+
+
+@pytest.fixture
+def loaded(within_bounds):
+    """A function that returns how many elements of a tensor kernels have loaded."""
+    return within_bounds.loaded
 
 
 @pytest.fixture

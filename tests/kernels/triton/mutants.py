@@ -2,14 +2,17 @@
 
     python tests/kernels/triton/mutants.py [MODULE ...]
 
-A mutant is a load or store without its mask, or without one of the conditions that its mask joins, or another condition that
-keeps a lane out. Each is run in a process of its own against the tests of its module; one that passes is printed as missed.
+A mutant is a load or store without its mask, or without one of the conditions that its mask joins; a selection (`tl.where`) that
+always, or never, takes what it selects; another condition that joins in one of these; or a program that goes on where it has nothing
+to do. `route` is the generated kernel, and is broken where it is written. Each mutant is run in a process of its own against the
+tests of its module. Prints rows of a table: module, function, what is taken out, the first test that fails.
 """
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import signal
 import sys
@@ -28,9 +31,13 @@ import tokenrouter_kernels
 import torch
 import triton  # noqa: F401
 
+import tokenrouter.runtime
+
 ROOT = Path(__file__).parents[3]
-PACKAGE = ROOT / "kernels/tokenrouter_kernels"
+KERNELS = ROOT / "kernels/tokenrouter_kernels/triton"
+ROUTE = ROOT / "tokenrouter/runtime/kernel"
 TESTS = {
+    "logistic": "elementwise",
     "rms_norm": "elementwise",
     "silu_mul": "elementwise",
     "write_qkv": "elementwise",
@@ -43,67 +50,136 @@ TESTS = {
     "sampling": "sampling",
     "affine": "heads",
     "heads": "heads",
+    "program": "route",
+    "route": "route",
 }
 SECONDS = 240
 # Tests of a file that are about one of its modules.
 ONLY = {"rms_norm": "norm or sum", "silu_mul": "silu or gate", "write_qkv": "queries or slots"}
+# In the text of `source.py`: what the generated kernel masks.
+GENERATED = {
+    "load of logits_ptr: v < VOCABULARY": (
+        "mask=v < VOCABULARY",
+        "mask=(v < VOCABULARY) | ~(v < VOCABULARY)",
+    ),
+    "where, never: hidden ids": ("tl.where({hidden}, ", "tl.where(({hidden}) & (v < 0), "),
+    "where: the second hidden id": (
+        "column in names.deferred)",
+        "column in names.deferred[:1])",
+    ),
+    "where: the first hidden id": (
+        "column in names.deferred)",
+        "column in names.deferred[-1:])",
+    ),
+}
 
 
 class Mutant(NamedTuple):
     """A module's text with one condition gone."""
 
     module: str
-    line: int
+    function: str
     what: str
     text: str
 
 
+def text_of(module: str) -> str:
+    """Return a module's text: of the kernel, or of what writes it."""
+    path = ROUTE / "source.py" if module == "route" else KERNELS / f"{module}.py"
+    return path.read_text(encoding="utf-8")
+
+
 def mutants(module: str) -> Iterator[Mutant]:
     """Yield every mutant of a module."""
-    text = (PACKAGE / "triton" / f"{module}.py").read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call):
-            for keyword in node.keywords:
-                if keyword.arg == "mask":
-                    yield from _without(module, text, keyword.value, f"{_name(node)} mask")
-            if _name(node) == "where" and len(node.args) == 3:
-                yield from _without(module, text, node.args[0], "where")
-        elif isinstance(node, ast.Assign) and _is_condition(node.value):
-            yield from _without(module, text, node.value, "condition")
+    text = text_of(module)
+    if module == "route":
+        for what, (mask, broken) in GENERATED.items():
+            assert text.count(mask) == 1, mask
+            yield Mutant(module, "route", what, text.replace(mask, broken))
+        return
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef) and function.decorator_list:
+            found = dict(_broken(text, function))
+            for broken, what in sorted(found.items(), key=lambda item: item[1].startswith("where")):
+                yield Mutant(module, function.name, what, broken)
 
 
-def _without(module: str, text: str, mask: ast.expr, what: str) -> Iterator[Mutant]:
-    """Yield the text with each part of a mask that keeps lanes out made true."""
+def _broken(text: str, function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Yield the text of each mutant of a function, and what it lacks."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name), args=args, keywords=keywords):
+                for keyword in keywords:
+                    if keyword.arg == "mask":
+                        names = [n.id for n in ast.walk(args[0]) if isinstance(n, ast.Name)]
+                        at = next((name for name in names if name.endswith("_ptr")), names[0])
+                        yield from _without(text, keyword.value, f"{name} of {at}")
+                if name == "where" and len(args) == 3:
+                    yield _with(text, args[0], "where, always", ALWAYS)
+                    yield _with(text, args[0], "where, never", NEVER)
+                    if len(_parts(args[0])) > 1:
+                        yield from _without(text, args[0], "where")
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_condition(value):
+                yield from _without(text, value, f"{name}")
+            case ast.If(test=test) if _is_bound(test):
+                yield from _without(text, test, "if")
+
+
+# Of the same shape: what a condition compares is kept, the comparison is not.
+ALWAYS, NEVER = "(({0}) | ~({0}))", "(({0}) & ~({0}))"
+
+
+def _without(text: str, mask: ast.expr, what: str) -> Iterator[tuple[str, str]]:
+    """Yield the text without each part of a condition: true where parts are joined by and, false where by or."""
+    way = NEVER if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitOr) else ALWAYS
     for part in _parts(mask):
-        source = ast.get_source_segment(text, part)
-        assert source is not None
-        if not _keeps_out(source):
-            continue
-        # Of the same shape, and always true: what it compares is kept, the comparison is not.
-        true = f"(({source}) | ~({source}))"
-        yield Mutant(module, part.lineno, f"{what}: {source}", _replaced(text, part, true))
+        yield _with(text, part, what, way)
+
+
+def _with(text: str, part: ast.expr, what: str, way: str) -> tuple[str, str]:
+    source = ast.get_source_segment(text, part)
+    assert source is not None
+    return _replaced(text, part, way.format(source)), f"{what}: {' '.join(source.split())}"
 
 
 def _parts(mask: ast.expr) -> list[ast.expr]:
-    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-        return [*_parts(mask.left), *_parts(mask.right)]
+    match mask:
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+            same = type(mask.op)
+            return [
+                part
+                for side in (mask.left, mask.right)
+                for part in (
+                    _parts(side)
+                    if isinstance(side, ast.BinOp) and isinstance(side.op, same)
+                    else [side]
+                )
+            ]
     return [mask]
 
 
-def _is_condition(node: ast.expr | None) -> bool:
-    if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.BitAnd)
-    return isinstance(node, ast.Compare)
+def _is_condition(node: ast.expr) -> bool:
+    match node:
+        case ast.Compare():
+            return True
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+            return any(_is_condition(part) or _is_not(part) for part in _parts(node))
+    return False
 
 
-def _keeps_out(source: str) -> bool:
-    """Return whether a condition is about bounds: the comparison of an index with how many there are."""
-    return any(f"< {name}" in source for name in SIZES) or any(
-        name in source for name in ("inside", "real", "seen", "written", "cached", "slot >= 0")
+def _is_not(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert)
+
+
+def _is_bound(node: ast.expr) -> bool:
+    """Return whether a program goes on under this condition: its tokens or its stretch of the context end."""
+    return any(
+        isinstance(part, ast.Compare)
+        and isinstance(part.ops[0], ast.Lt)
+        and isinstance(part.comparators[0], ast.Name)
+        and part.comparators[0].id in ("n", "last")
+        for part in _parts(node)
     )
-
-
-SIZES = ("H", "F", "D", "E", "V", "B", "K", "N", "n", "TURNED", "last", "parts", "tokens", "= posi")
 
 
 def _replaced(text: str, part: ast.expr, by: str) -> str:
@@ -118,20 +194,22 @@ def _replaced(text: str, part: ast.expr, by: str) -> str:
     return (raw[:begin] + by.encode() + raw[end:]).decode()
 
 
-def _name(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
-
-
-def caught(mutant: Mutant, home: Path) -> bool:
-    """Return whether the tests of a module fail with a mutant in its place."""
-    shutil.rmtree(home / "triton", ignore_errors=True)
-    shutil.copytree(PACKAGE / "triton", home / "triton")
-    (home / "triton" / f"{mutant.module}.py").write_text(mutant.text, encoding="utf-8")
+def first_failure(mutant: Mutant, home: Path) -> str | None:
+    """Return the test of a module that fails first with a mutant in its place; None where all pass."""
+    package = ROUTE if mutant.module == "route" else KERNELS
+    shutil.rmtree(home / package.name, ignore_errors=True)
+    shutil.copytree(package, home / package.name)
+    file = "source" if mutant.module == "route" else mutant.module
+    (home / package.name / f"{file}.py").write_text(mutant.text, encoding="utf-8")
     child = os.fork()
     if child == 0:
         _run(mutant.module, home)
     _, status = os.waitpid(child, 0)
-    return status != 0
+    if status == 0:
+        return None
+    output = (home / "output").read_text(encoding="utf-8", errors="replace")
+    named = re.search(r"^(?:FAILED|ERROR) \S*?::(\S+)", output, flags=re.MULTILINE)
+    return named[1] if named else f"none to its end (status {status})"
 
 
 def _run(module: str, home: Path) -> None:
@@ -140,12 +218,13 @@ def _run(module: str, home: Path) -> None:
     output = os.open(home / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    tokenrouter_kernels.__path__.insert(0, str(home))
+    package = tokenrouter.runtime if module == "route" else tokenrouter_kernels
+    package.__path__.insert(0, str(home))
     config = home / "pytest.ini"
-    config.write_text("[pytest]\n")
+    config.write_text("[pytest]\nmarkers = slow\n")
     options = ["-x", "-q", "-W", "error", "-p", "no:cacheprovider", "--import-mode=importlib"]
     tests = ROOT / f"tests/kernels/triton/test_{TESTS[module]}.py"
-    options += ["-k", ONLY.get(module, "")]
+    options += ["-m", "not slow", "-k", ONLY.get(module, "")]
     os._exit(int(pytest.main([*options, "-c", str(config), f"--rootdir={ROOT}", str(tests)])))
 
 
@@ -156,14 +235,15 @@ def main(modules: list[str]) -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as home:
         for module in modules or TESTS:
-            text = (PACKAGE / "triton" / f"{module}.py").read_text(encoding="utf-8")
-            whole = Mutant(module, 0, "nothing", text)
-            assert not caught(whole, Path(home)), f"the tests of {module} fail as it is"
+            whole = Mutant(module, "", "nothing", text_of(module))
+            failed = first_failure(whole, Path(home))
+            assert failed is None, f"{failed} fails as {module} is"
             for mutant in mutants(module):
-                is_caught = caught(mutant, Path(home))
-                missed += not is_caught
-                verdict = "caught" if is_caught else "MISSED"
-                print(f"{verdict} {module}:{mutant.line} {mutant.what}", flush=True)
+                failed = first_failure(mutant, Path(home))
+                missed += failed is None
+                told = f"`{failed}`" if failed else "**none**"
+                what = mutant.what.replace("|", "\\|")
+                print(f"| `{module}` | `{mutant.function}` | `{what}` | {told} |", flush=True)
     return int(missed > 0)
 
 

@@ -132,6 +132,15 @@ def test_a_cache_without_a_free_page_is_read_to_its_end_and_no_further(attention
 
 
 @KERNELS
+def test_of_keys_and_values_a_context_is_read_once_and_no_more(attention, loaded):
+    c = case([(70, 1), (9, 1)], 4, 2, 12)
+
+    attended(attention, c)
+
+    assert loaded(c.keys) == loaded(c.values) == (70 + 9) * 2 * 12
+
+
+@KERNELS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_bits_depend_on_neither_batch_nor_chunks_nor_page_table(attention, dtype):
     batch = [(70, 4), (9, 2), (130, 1)]

@@ -53,6 +53,14 @@ def test_silu_mul(rows, width, dtype, apart):
     close(got, reference.silu_mul(x))
 
 
+def test_silu_mul_reads_every_number_once(loaded):
+    x = torch.randn(2, 2 * 1100)
+
+    fast.silu_mul(x)
+
+    assert loaded(x) == x.numel()
+
+
 def test_the_gate_of_a_very_negative_number_is_0():
     assert fast.silu_mul(torch.tensor([[-200.0, 3.0]])).tolist() == [[0.0]]
 
