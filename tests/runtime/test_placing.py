@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.runtime import toy
-from tokenrouter.runtime.placing import SHARE, NoRoom, capacity, places, with_budget
+from tokenrouter.runtime.placing import SHARE, NoRoom, capacity, in_turns, places, with_budget
 
 GIB = 1 << 30
 
@@ -116,3 +116,17 @@ def test_the_plan_that_is_served_has_the_pools_that_fit():
 
     assert made.memory.capacity_tokens == capacity(plan((1, 100_000, 1, [])), [[0]], [2 * GIB])
     assert made.memory.budget_bytes == made.memory.capacity_tokens * 100_000
+
+
+def test_models_on_one_gpu_are_told_to_take_turns_unless_a_service_lets_them_share(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    three = plan((1, 1, 1, []), (1, 1, 1, []), (1, 1, 1, []))
+
+    assert in_turns(three, [[0], [1], [2]]) is None
+    told = in_turns(three, [[0], [1], [1]])
+    assert told is not None and told.startswith("`m1` and `m2` share GPU 1 and no Multi-Process")
+
+    (tmp_path / "control").touch()
+    assert in_turns(three, [[0], [1], [1]]) is None

@@ -272,7 +272,7 @@ def chosen(device: str) -> str:
 
 def fitted(plan: Plan, dtype: str | None) -> Plan:
     """Return the plan with KV pools as large as its GPUs have room for, and say so; raises NoRoom."""
-    from tokenrouter.runtime.placing import free_memory, places, with_budget
+    from tokenrouter.runtime.placing import free_memory, in_turns, places, with_budget
 
     free = free_memory()
     placed = places(plan, len(free))
@@ -282,6 +282,9 @@ def fitted(plan: Plan, dtype: str | None) -> Plan:
         for m, own in zip(plan.models, placed, strict=True)
     )
     _log.info(f"{where}; room for {made.memory.capacity_tokens} tokens of each")
+    turns = in_turns(plan, placed)
+    if turns:
+        _log.warning(turns)
     return made
 
 

@@ -64,15 +64,14 @@ class Fused:
         n = len(chunks)
         rows = [(each.temperature, each.top_k, each.top_p, each.min_p) for each in sampling]
         for to, made in zip(self._drawing.params, kernels.SamplingParams.of(rows), strict=True):
-            to[:n].copy_(made, non_blocking=True)
-        seeds = kernels.seeds([each.seed for each in sampling])
-        self._drawing.seeds[:n].copy_(seeds, non_blocking=True)
+            _lay(made, to[:n])
+        _lay(kernels.seeds([each.seed for each in sampling]), self._drawing.seeds[:n])
         positions = torch.tensor([chunk.sequence.state.position for chunk in chunks])
-        self._drawing.positions[:n].copy_(positions, non_blocking=True)
+        _lay(positions, self._drawing.positions[:n])
         for to, known in zip(
             self._inputs, self.router.inputs([Row(chunk) for chunk in chunks]), strict=True
         ):
-            to[:n].copy_(known, non_blocking=True)
+            _lay(known, to[:n])
         return True
 
     def work(self, output: ExtendOutput) -> Done:
@@ -92,3 +91,8 @@ class Fused:
             raw, seen.tokens, inputs, torch.stack(heads, 1) if heads else None
         )
         return Done(seen.tokens, seen.figure(LOGPROB), *routed)
+
+
+def _lay(made: Tensor, to: Tensor) -> None:
+    """Copy to a buffer; from pinned memory where that lies on a GPU, so that the host does not wait."""
+    to.copy_(made.pin_memory() if to.is_cuda else made, non_blocking=True)

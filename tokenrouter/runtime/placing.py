@@ -12,9 +12,12 @@ TokenRouterError
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -82,6 +85,22 @@ def with_budget(
     used = tokens * sum(model.kv_bytes_per_token for model in plan.models)
     memory = msgspec.structs.replace(plan.memory, capacity_tokens=tokens, budget_bytes=used)
     return msgspec.structs.replace(plan, memory=memory)
+
+
+def in_turns(plan: Plan, placed: Sequence[Sequence[int]]) -> str | None:
+    """Return that some models take turns at their GPU, which their windows do not expect; None where none do."""
+    default = str(Path(tempfile.gettempdir(), "nvidia-mps"))
+    if Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or default, "control").exists():
+        return None
+    for gpu in sorted({gpu for own in placed for gpu in own}):
+        here = [m for m, own in zip(plan.models, placed, strict=True) if gpu in own]
+        if len(here) > 1:
+            names = " and ".join(f"`{m.name}`" for m in here)
+            return (
+                f"{names} share GPU {gpu} and no Multi-Process Service is there: they take turns, "
+                "which costs speed; `nvidia-cuda-mps-control -d` starts one (docs/gpu.md)"
+            )
+    return None
 
 
 def free_memory() -> list[int]:

@@ -4,13 +4,18 @@ A bucket has R requests of n new tokens each, [R * n] rows. A batch that fits is
 request lacks are padding, behind the real ones. Padding is computed and never read: its keys and values go to a scratch page
 that belongs to nobody, its queries stand behind a request's own tokens, where no token of anybody sees them.
 
-All numbers travel in one copy, from pinned memory where the buffers lie on a GPU.
+All numbers travel in one copy, from pinned memory where the buffers lie on a GPU. The host writes them as Python's own arrays of
+numbers: a tensor takes lists slowly, and numpy, which torch does without, may be missing.
 """
 
 from __future__ import annotations
 
+import ctypes
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -47,7 +52,9 @@ class Static:
     scratch: int  # the first page that padding writes to
     host: Tensor
     device: Tensor
-    on_host: Parts  # numpy views of `host`
+    words: memoryview  # the numbers of `host`
+    begins: Parts  # where each part begins in them
+    on_host: Parts  # views of `host`
     on_device: Parts  # views of `device`
 
     @classmethod
@@ -71,7 +78,9 @@ class Static:
             scratch,
             host,
             there,
-            _parts(host.numpy(), shapes),
+            _words(host),
+            _begins(shapes),
+            _parts(host, shapes),
             _parts(there, shapes),
         )
         made.fill([])
@@ -85,28 +94,31 @@ class Static:
     def fill(self, extensions: Sequence[Extension]) -> None:
         """Lay a batch into the buffers and begin to copy them; each of its requests samples at most once."""
         r, n = self.bucket
-        size, scratch, host = self.page_size, self.scratch, self.on_host
+        size, scratch, words, to = self.page_size, self.scratch, self.words, self.begins
         assert len(extensions) <= r, (len(extensions), r)
-        host.token_ids[:] = 0
-        host.table[:] = scratch
-        host.slots[:] = range(scratch * size, scratch * size + n)
+        self.on_host.token_ids.zero_()
+        self.on_host.table.fill_(scratch)
+        self.on_host.slots.copy_(torch.arange(scratch * size, scratch * size + n))
+        width = self.on_host.table.shape[1]
         for at, (tokens, start, pages, _) in enumerate(extensions):
             m = len(tokens)
             assert 0 < m <= n and start + n <= self.room, (m, start, self.bucket)
-            host.token_ids[at, :m] = tokens
-            host.positions[at] = range(start, start + n)
-            host.slots[at, :m] = [
-                pages[p // size] * size + p % size for p in range(start, start + m)
-            ]
-            host.rows[at] = at * n + m - 1
-            host.lengths[at] = start + n
+            self._put(to.token_ids + at * n, tokens)
+            self._put(to.positions + at * n, range(start, start + n))
+            taken = range(start, start + m)
+            self._put(to.slots + at * n, [pages[p // size] * size + p % size for p in taken])
+            words[to.rows + at] = at * n + m - 1
+            words[to.lengths + at] = start + n
             used = -(-(start + m) // size)
-            host.table[at, :used] = pages[:used]
+            self._put(to.table + at * width, pages[:used])
         for at in range(len(extensions), r):
-            host.positions[at] = range(n)
-            host.rows[at] = at * n
-            host.lengths[at] = n
+            self._put(to.positions + at * n, range(n))
+            words[to.rows + at] = at * n
+            words[to.lengths + at] = n
         self.device.copy_(self.host, non_blocking=True)
+
+    def _put(self, begin: int, numbers: Sequence[int]) -> None:
+        self.words[begin : begin + len(numbers)] = memoryview(array("q", numbers))
 
     def batch(self) -> ExtendBatch:
         """Return the buffers as a batch. On a GPU nothing of it is looked at here, so that it can be captured."""
@@ -138,13 +150,23 @@ def _is_cuda(device: torch.device | str) -> bool:
     return torch.device(device).type == "cuda"
 
 
-def _parts(whole: Any, shapes: list[tuple[int, ...]]) -> Parts:
-    """Return views of a row of numbers, of numpy or of torch."""
-    views, begin = [], 0
-    for shape in shapes:
-        n = 1
-        for side in shape:
-            n *= side
-        views.append(whole[begin : begin + n].reshape(shape))
-        begin += n
-    return Parts(*views)
+def _words(host: Tensor) -> memoryview:
+    """Return a tensor's numbers, to be written; they are there as long as the tensor is."""
+    there = (ctypes.c_int64 * host.numel()).from_address(host.data_ptr())
+    return memoryview(there).cast("B").cast("q")
+
+
+def _begins(shapes: list[tuple[int, ...]]) -> Parts:
+    """Return where each part begins in a row of numbers."""
+    return Parts(*accumulate((prod(shape) for shape in shapes[:-1]), initial=0))
+
+
+def _parts(whole: Tensor, shapes: list[tuple[int, ...]]) -> Parts:
+    """Return views of a row of numbers."""
+    begins = _begins(shapes)
+    return Parts(
+        *(
+            whole[begin : begin + prod(shape)].view(shape)
+            for begin, shape in zip(begins, shapes, strict=True)
+        )
+    )

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -106,6 +105,7 @@ class Gguf:
 def dequantised(path: Path, info: TensorInfo) -> Tensor:
     """Return a tensor of a GGUF file in float32."""
     import gguf  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
 
     try:
         kind = gguf.GGMLQuantizationType(info.type)
