@@ -9,7 +9,8 @@ another one with each key, `broken` types words that do not fit, `value` the dig
 comment behind everything. `--shape one` is a file of one policy. With `--ask` semantic tokens, inlay hints, symbols, folds and lenses are
 asked for after each change, as VS Code does, and how long all of them take is told too. With `--every 10` it waits for the
 diagnostics of each tenth edit only; those between are typed over. It talks to a `trc lsp` process as an editor does. The time
-is from the change to the diagnostics of its version, less the server's own moment of rest.
+is from the change to the diagnostics of its version, less the server's own moment of rest; where long passes are waited for,
+diagnostics of a version come twice, and with `--where value` the last are timed too.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import time
 from lsprotocol import types as t
 from pygls.lsp.client import LanguageClient
 
+from tokenrouter.lsp.problems import SOON
 from tokenrouter.lsp.server import REST
 
 HEAD = 'route 1\nmodel small { use "s" }\nmodel large { use "l" }\nparam tau: nats = 1 in [0, 4]\n'
@@ -99,44 +101,52 @@ def memory_kib(pid: int) -> int:
 async def measure(text: str, edits: int, every: int, where: str, *, ask: bool) -> None:
     """Type into a long file and print what it took."""
     client = LanguageClient("benchmark", "1")
-    told: dict[int, asyncio.Future[float]] = {}
+    told: dict[int, list[asyncio.Future[float]]] = {}
 
     @client.feature(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
     def _(params: t.PublishDiagnosticsParams) -> None:
-        waiting = told.pop(params.version or 0, None)
-        if waiting is not None:
-            waiting.set_result(time.perf_counter())
+        waiting = told.get(params.version or 0)
+        if waiting:
+            waiting.pop(0).set_result(time.perf_counter())
 
     await client.start_io(sys.executable, "-m", "tokenrouter.cli", "lsp")
     await client.initialize_async(t.InitializeParams(capabilities=t.ClientCapabilities()))
     client.initialized(t.InitializedParams())
     uri = "file:///long.route"
     loop = asyncio.get_running_loop()
-    told[0] = first = loop.create_future()
+    told[0] = [loop.create_future(), loop.create_future()]
+    first, last = told[0]
     begin = time.perf_counter()
     client.text_document_did_open(
         t.DidOpenTextDocumentParams(t.TextDocumentItem(uri, "route", 0, text))
     )
-    print(f"{text.count(chr(10))} lines; opened: {(await first - begin) * 1e3:.0f} ms")
+    print(f"{text.count(chr(10))} lines; first diagnostics: {(await first - begin) * 1e3:.0f} ms")
+    if text.count("when ") > SOON:
+        print(f"all diagnostics: {(await last - begin) * 1e3:.0f} ms")
     pid = client._server.pid
-    took, answers, name = [], [], ""
+    took, ends, answers, name = [], [], [], ""
     line = text.count("\n") // 2
     for version in range(1, edits + 1):
         begin = time.perf_counter()
         item = t.VersionedTextDocumentIdentifier(version, uri)
         change = t.TextDocumentContentChangeWholeDocument(typed(text, where, version))
         if version % every == 0:
-            told[version] = waiting = loop.create_future()
+            told[version] = [loop.create_future(), loop.create_future()]
+            waiting = list(told[version])
         client.text_document_did_change(t.DidChangeTextDocumentParams(item, [change]))
         if ask:
             name = await everything(client, uri, name, line)
             answers.append(time.perf_counter() - begin)
         if version % every:
             continue
-        took.append(await waiting - begin)
+        took.append(await waiting[0] - begin)
+        if where == "value":
+            ends.append(await waiting[1] - begin)
         if len(took) in (20, edits // every // 2):
             print(f"memory after {version} edits {memory_kib(pid) / 1024:.1f} MiB")
     shown("diagnostics, behind the moment of rest", [s - REST for s in took])
+    if ends:
+        shown("the last of them", [s - REST for s in ends])
     if answers:
         shown("tokens, hints, symbols, folds and lenses", answers[1:])
     print(f"memory at the end {memory_kib(pid) / 1024:.1f} MiB")

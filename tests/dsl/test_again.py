@@ -54,10 +54,38 @@ test "what" for one {
 }
 test "more" for two { at small given n = 4 -> stop }
 """
+NAMES = "abcdefghijklmn"
+LONG = (
+    "route 1\n"
+    + "".join(f'model {m} {{ use "{m}" }}\n' for m in NAMES)
+    + """param tau: nats = 1 in [0, 4]
+head sure { file "sure.safetensors"  reads b.{hidden} }
+var seen: count = 0
+policy long {
+  start a
+  fallback b
+"""
+    + "".join(
+        f"""  at {m} {{    # of {m}
+    when mean(entropy, {k + 2}) > tau and margin < 0.{k + 10} -> {"retry" if k % 3 else "commit then"} {NAMES[k + 1 - len(NAMES)]}
+    when token in {{"{m}"}} -> commit set seen = seen + {k}
+    otherwise -> commit
+  }}
+"""
+        for k, m in enumerate(NAMES)
+    )
+    + """  enforce share(c) <= 30%
+}
+policy other { start a
+  at any { when seen > 3 -> commit then b  otherwise -> commit } }
+test "what" for long { at a given entropy = 9 -> commit }
+"""
+)
 PASTED = (
     "{", "}", '"', "(", ")", "🙂", "\n", "\r\n", "\r", " ", ";", "=>", "->", "==", "/*", "*/", "// x", "#", "\ufeff", "“x”",
     "not ", "model ", "\npolicy ", "\n  test ", "start ", "at ", "when ", "otherwise -> commit", "route 1\n", "1", "tau", "large",
     "param ", "entropy", "nats", '\nmodel q { use "q" }\n', "\nparam tau: ms = 2\n", "\nsignal s = ((((", "\nvar tau: count = 0\n",
+    "\n at a { otherwise -> commit }\n", "\n  at b {", "\n  at most 3", "when sure > 50% -> retry ", "\n  }\n", "\n  start b\n", "commit then a",
     "\nimport \"other.route\"\n", "\npolicy one { start small }\n", "signal shaky = tau > ",
 )  # fmt: skip
 SPOT = st.floats(0, 1, exclude_max=True)
@@ -67,7 +95,7 @@ EDITS = st.one_of(
     st.tuples(st.just("line"), SPOT, SPOT),
     st.tuples(st.just("undo"), st.none(), st.none()),
 )
-TEXTS = st.sampled_from([BASE, BASE.replace("\n", "\r\n"), "\ufeff" + BASE, BASE[8:], BASE + BASE[8:]])  # fmt: skip
+TEXTS = st.sampled_from([BASE, BASE.replace("\n", "\r\n"), "\ufeff" + BASE, BASE[8:], BASE + BASE[8:], LONG, LONG])  # fmt: skip
 
 
 def read(path):
@@ -266,6 +294,64 @@ def test_only_the_piece_that_changed_is_parsed_and_read_again():
     assert [p.text[:12] for p, _ in after.pieces.pieces if p not in old] == ["policy three"]
     pairs = zip(before.resolved.policies, after.resolved.policies, strict=True)
     assert {p.name for p, q in pairs if p is q} == {"one", "two"}
+
+
+def test_only_the_block_that_changed_is_parsed_read_and_looked_at_again():
+    again, memory, looked = Again(PATH), Memory(), []
+    before = again.study(LONG, {}, read)
+    memory.moved(PATH, before.pieces, before.resolved.policies[0])
+    after = again.study(LONG.replace("margin < 0.15", "margin < 0.151"), {}, read)
+
+    old, new = (parts(swift, "policy long") for swift in (before, after))
+    assert [part.text[:4] for part in new if part not in old] == ["at f"]
+    assert len(new) == len(old) == 1 + len(NAMES)
+    blocks = [swift.resolved.policies[0].blocks for swift in (before, after)]
+    assert [b.model for a, b in zip(*blocks, strict=True) if a is not b] == ["f"]
+    memory.moved(PATH, after.pieces, after.resolved.policies[0], lambda: looked.append(1))
+    assert len(looked) == 2  # which rules fire, and whether the model is left
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("margin < 0.15", "margin < "),
+        ("margin < 0.15 ->", "margin < 0.15 "),
+        ("margin < 0.15", "margin < 0.15)"),
+        ("at f {    # of f", "at {    # of f"),
+        ('token in {"f"}', 'token in {"f}'),
+        ("commit set seen = seen + 5", "commit set seen = "),
+        ("commit set seen = seen + 5\n    otherwise -> commit", "commit set seen = seen + 5\n"),
+    ],
+)
+def test_a_mistake_in_a_block_costs_no_other_block(old, new):
+    again = Again(PATH)
+    before = again.study(LONG, {}, read)
+    assert LONG.count(old) == 1
+    after = again.study(LONG.replace(old, new), {}, read)
+
+    old_parts = parts(before, "policy long")
+    fresh = [part for part in parts(after, "policy long") if part not in old_parts]
+    assert [part.text[:2] for part in fresh] == ["at"] * len(fresh)
+    assert len(fresh) == 1 + (old[:4] == "at f")  # the next one is touched by what is lost
+    assert any(d.severity == "error" for d in after.resolved.diagnostics)
+
+
+def parts(swift, begins):
+    """Return the grains of a policy."""
+    return next(piece.parts for piece, _ in swift.pieces.pieces if piece.text.startswith(begins))
+
+
+def test_a_value_is_looked_at_again_only_where_it_is_read():
+    text = LONG.replace("param tau", "param dial: share = 20% in [0%, 50%]\nparam tau").replace(
+        'token in {"d"}', "share(b) < dial"
+    )
+    again, memory, looked = Again(PATH), Memory(), []
+    for value in ("20% in", "30% in"):
+        swift = again.study(text.replace("20% in", value), {}, read)
+        looked.clear()
+        memory.moved(PATH, swift.pieces, swift.resolved.policies[0], lambda: looked.append(1))
+
+    assert len(looked) == 2
 
 
 def test_a_mistake_costs_no_piece_behind_it():

@@ -111,7 +111,8 @@ async def test_a_check_overtaken_by_typing_is_never_shown(client):
     told = await client.editor.told(place.uri)
 
     assert [d.code for d in told] == ["TR2003"]
-    assert (place.uri, 1) not in client.editor.published
+    early = client.editor.published.get((place.uri, 1), [])
+    assert not early  # what needs no passes may have been told
 
 
 async def test_a_key_puts_off_the_check_of_the_key_before():

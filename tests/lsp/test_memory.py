@@ -100,7 +100,7 @@ def test_a_sweep_drops_what_is_done_and_keeps_what_is_under_way():
     assert server.protocol._request_futures == {"asked": waiting}
 
 
-def test_of_a_text_that_was_typed_over_the_passes_look_at_no_further_policy():
+def test_of_a_text_that_was_typed_over_the_passes_look_at_no_further_model():
     book, memory = Book(), Memory()
     made = document(book, ["\n"] * 6, "", "")
     asked = []
@@ -112,7 +112,8 @@ def test_of_a_text_that_was_typed_over_the_passes_look_at_no_further_policy():
     with pytest.raises(OvertakenError):
         find(made, memory, overtaken=overtaken)
 
-    assert asked == [0, 1, 2]
+    assert asked == [0, 0, 0]  # before the policy, at its start, and at its first model
+    assert list(memory.seen["/nowhere/m.route", "a"].kept) == [("start", "start")]
     assert find(made, memory) == complete(made.study.resolved).diagnostics
 
 

@@ -1,6 +1,7 @@
 """Semantic tokens, folds, layout, fixes and rewrites, hints, lenses and links."""
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from lsprotocol import types as t
@@ -357,3 +358,14 @@ async def test_strings_that_name_files_are_links(client):
 
     assert [link.target.rsplit("/", 1)[1] for link in found] == ["linked.route", "h.safetensors"]
     assert found[0].range == t.Range(t.Position(1, 7), t.Position(1, 21))
+
+
+async def test_a_code_in_a_comment_leads_to_its_page(client):
+    text = 'route 1\nmodel m { use "m" }  # λ TR2303 is meant; TR9999 is none, nor XTR2303\n'
+    place = await client.editor.open(text)
+
+    found = await client.text_document_document_link_async(t.DocumentLinkParams(place.document))
+
+    (link,) = found
+    assert link.range == t.Range(t.Position(1, 25), t.Position(1, 31))
+    assert Path(unquote(urlsplit(link.target).path)).read_text().startswith("# TR2303")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tokenrouter.compiler import pipeline
 from tokenrouter.compiler.ir import Automaton
 from tokenrouter.compiler.lower import lower
+from tokenrouter.compiler.seen import Seen
 from tokenrouter.compiler.supposed import supposed
 from tokenrouter.diagnostics import Diagnostic, PolicyError
 from tokenrouter.dsl import hir
@@ -17,6 +19,18 @@ from tokenrouter.dsl import hir
 def analyse(policy: hir.Policy) -> list[Diagnostic]:
     """Return everything that the passes find in a resolved policy and its tests, in source order."""
     return _found(policy)[1]
+
+
+def analyse_again(
+    policy: hir.Policy, seen: Seen, stop: Callable[[], None] = lambda: None
+) -> list[Diagnostic]:
+    """Return the same of a policy that is typed: states that were looked at before are not again.
+
+    `stop` is asked before each state that is, and raises where nobody waits any more.
+    """
+    raw = seen.lower(policy)
+    _, found = pipeline.run(raw, passes=pipeline.passes_that(partial(seen.look, stop)))
+    return found + supposed(raw, policy)
 
 
 def _found(policy: hir.Policy) -> tuple[Automaton, list[Diagnostic]]:

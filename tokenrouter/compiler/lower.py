@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tokenrouter.compiler import expr as e
 from tokenrouter.compiler import ir
 from tokenrouter.compiler.fold import fold_one
 from tokenrouter.dsl import hir
 
 
-def lower(policy: hir.Policy) -> ir.Automaton:
-    """Return the IR of a policy."""
+def lower_state(block: hir.Block) -> ir.State:
+    """Return the IR of the rules of a model."""
+    own = bool(block.rules) and not block.from_any
+    return ir.State(block.model, tuple(map(_rule, block.rules)), block.span, own=own)
+
+
+def lower(policy: hir.Policy, state: Callable[[hir.Block], ir.State] = lower_state) -> ir.Automaton:
+    """Return the IR of a policy; `state` may know that of a block from before."""
     return ir.Automaton(
         policy=policy.name,
         models=tuple(
@@ -19,15 +27,7 @@ def lower(policy: hir.Policy) -> ir.Automaton:
         start=tuple(
             ir.StartRule(_maybe(rule.when), _choice(rule.go), rule.span) for rule in policy.start
         ),
-        states=tuple(
-            ir.State(
-                block.model,
-                tuple(map(_rule, block.rules)),
-                block.span,
-                own=bool(block.rules) and not block.from_any,
-            )
-            for block in policy.blocks
-        ),
+        states=tuple(map(state, policy.blocks)),
         span=policy.span,
         params=tuple(
             ir.ParamDecl(p.name, p.unit, p.value, p.span, p.low, p.high) for p in policy.params

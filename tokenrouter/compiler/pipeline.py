@@ -22,6 +22,7 @@ from tokenrouter.compiler.passes.never_left import never_left
 from tokenrouter.compiler.passes.stays import stays
 from tokenrouter.compiler.passes.trust import trust
 from tokenrouter.compiler.passes.variables import variables
+from tokenrouter.compiler.seen import Look, anew
 from tokenrouter.compiler.verify import verify
 from tokenrouter.diagnostics import Diagnostic, Span
 
@@ -40,18 +41,35 @@ def check(analysis: Callable[[Automaton], list[Diagnostic]]) -> Pass:
     return as_pass
 
 
+def by_state(analysis: Callable[[Automaton, Look], list[Diagnostic]], look: Look) -> Pass:
+    """Return an analysis of one state after the other as a pass."""
+
+    @wraps(analysis)
+    def as_pass(auto: Automaton) -> tuple[Automaton, list[Diagnostic]]:
+        return auto, analysis(auto, look)
+
+    return as_pass
+
+
 LIVELOCK, PROOF = check(livelock), check(guarantees)
-PASSES: tuple[Pass, ...] = (
-    check(coverage),
-    check(stays),
-    check(trust),
-    check(variables),
-    drop_unreached,
-    check(never_left),
-    LIVELOCK,
-    enforce,
-    PROOF,
-)
+
+
+def passes_that(look: Look) -> tuple[Pass, ...]:
+    """Return the passes, those that look at one state after the other by `look`."""
+    return (
+        by_state(coverage, look),
+        check(stays),
+        check(trust),
+        check(variables),
+        drop_unreached,
+        by_state(never_left, look),
+        LIVELOCK,
+        enforce,
+        PROOF,
+    )
+
+
+PASSES = passes_that(anew)
 
 
 def run(

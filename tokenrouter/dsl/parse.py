@@ -81,7 +81,9 @@ def parse(source: Source, parser: Callable[[Tokens, Build], Parser] = Parser) ->
     for string in tokens.unclosed:
         lost_names |= set(re.findall(r"[A-Za-z_]\w*", tokens.text(string)))
     found = sorted([*problems, *parsed.problems], key=lambda d: d.span.start)
-    return Tree(source, tokens, parsed.tree, tuple(found), tuple(lost), frozenset(lost_names))
+    return Tree(
+        source, tokens, parsed.tree, tuple(found), tuple(sorted(lost)), frozenset(lost_names)
+    )
 
 
 def too_deep(tokens: Tokens) -> Diagnostic | None:

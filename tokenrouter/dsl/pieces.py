@@ -19,19 +19,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count, pairwise
 
-from tokenrouter.diagnostics import Diagnostic, Edit, Span
+from tokenrouter.diagnostics import Diagnostic, Span
 from tokenrouter.dsl import ast
-from tokenrouter.dsl.lalr import Build
-from tokenrouter.dsl.lexer import Tokens, tokenize
+from tokenrouter.dsl.grains import Grains
+from tokenrouter.dsl.lexer import tokenize
 from tokenrouter.dsl.mend import TOP
-from tokenrouter.dsl.parse import Tree, parse, too_deep
-from tokenrouter.dsl.recover import Parser
+from tokenrouter.dsl.parse import parse
+from tokenrouter.dsl.parse import too_deep as nested_too_deep
+from tokenrouter.dsl.piece import Piece, moved
 from tokenrouter.dsl.source import Source
 from tokenrouter.dsl.table import table
+from tokenrouter.dsl.watched import AHEAD, BEFORE, Watched, in_step, left_open, too_deep
 
-BEFORE = "route 1 model x{}\n"  # puts the parser into the state in which it is behind a declaration
-AHEAD = 220  # tokens that must follow a mistake's end: the lexer looks 200 ahead, the parser two
 _NUL = "\0"  # no file has it in its name
+_POLICY = re.compile(r"policy(?!\w)")
 _Key = tuple[str, str, str, str]  # name, text, what stands before and behind
 
 
@@ -42,30 +43,13 @@ def _border() -> re.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """One part of a text, and what it is by itself: `tree` is of a source that may begin before and end behind it."""
-
-    name: str
-    text: str
-    tree: Tree
-    before: int  # characters of the tree's source that stand before the piece
-    first: int  # the tokens that are the piece's
-    last: int
-    reaches: bool = False  # what is lost in it reaches to its end, and so to what follows
-    touched: bool = False  # what is lost before it reaches to it
-
-    def sound(self) -> bool:
-        """Return whether it parses alone without a mistake."""
-        return not self.tree.problems and (self.touched or not self.tree.lost)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Chunk:
     """A part of a text between two words of the top level, parsed alone."""
 
     name: str
     text: str
     alone: Piece
+    grains: Grains  # of a policy; of anything else there are none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,13 +65,16 @@ class Pieces:
         base = self.bases.get(span.file)
         return span if base is None else self.source.span(span.start + base, span.end + base)
 
+    def reach(self, piece: Piece, item: ast.Item) -> Span:
+        """Return the place of a statement of a piece, which may go on in more grains."""
+        parts, ends = piece.parts, item.end + self.bases[piece.parts[-1].name]
+        if len(parts) > 1:
+            ends = parts[-1].tree.file.items[-1].end + self.bases[parts[-1].name]
+        return self.source.span(item.start + self.bases[parts[0].name], ends)
+
     def placed(self, diagnostic: Diagnostic) -> Diagnostic:
         """Return a diagnostic with its places in the text."""
-        place, fix = self.place, diagnostic.fix
-        if fix is not None:
-            fix = replace(fix, edits=tuple(Edit(place(e.span), e.text) for e in fix.edits))
-        labels = tuple(replace(label, span=place(label.span)) for label in diagnostic.labels)
-        return replace(diagnostic, span=place(diagnostic.span), labels=labels, fix=fix)
+        return moved(diagnostic, self.place)
 
 
 @dataclass(eq=False, slots=True)
@@ -110,7 +97,7 @@ class Cutter:
         self.kept = kept
         source = Source.of(self.path, text)
         if made is None or (
-            any(map(_left_open, made)) and too_deep(tokenize(source)[0]) is not None
+            any(map(left_open, made)) and nested_too_deep(tokenize(source)[0]) is not None
         ):
             tree = parse(source)
             made = [Piece(self.path, text, tree, 0, 0, len(tree.tokens.kinds) - 1)]
@@ -118,7 +105,11 @@ class Cutter:
         for piece in made:
             placed.append((piece, start - piece.before))
             start += len(piece.text)
-        return Pieces(source, placed, {piece.name: base for piece, base in placed})
+        bases = {piece.name: base for piece, base in placed}
+        for piece, base in placed:
+            if piece.grains:
+                bases.update((part.name, base + own) for part, own in piece.offsets())
+        return Pieces(source, placed, bases)
 
     def _chunks(self, text: str) -> list[_Chunk]:
         """Return the chunks of a text, those of the last version wherever they are the same."""
@@ -134,12 +125,19 @@ class Cutter:
         ):
             behind += 1
         # A chunk that was typed in keeps its name, so that what refers to it need not be looked at again.
-        names = [chunk.name for chunk in old[same : len(old) - behind]]
-        fresh = []
-        for place in range(same, len(texts) - behind):
-            name = names.pop(0) if names else next(self.names)
-            fresh.append(_Chunk(name, texts[place], _alone(name, texts[place])))
+        typed = old[same : len(old) - behind]
+        fresh = [
+            self._chunk(texts[place], typed.pop(0) if typed else None)
+            for place in range(same, len(texts) - behind)
+        ]
         return [*old[:same], *fresh, *old[len(old) - behind :]]
+
+    def _chunk(self, text: str, before: _Chunk | None) -> _Chunk:
+        name = next(self.names) if before is None else before.name
+        grains = Grains(name, self.names) if before is None else before.grains
+        policy = _POLICY.match(text) is not None
+        piece = grains.cut(text) if policy else None
+        return _Chunk(name, text, piece or _alone(name, text), grains)
 
     def _pieces(self, kept: dict[_Key, Piece]) -> list[Piece] | None:
         """Return the pieces; None where the text has to be parsed as a whole."""
@@ -149,7 +147,7 @@ class Cutter:
         at = 0
         while at < len(made):
             piece = made[at]
-            if piece.sound():
+            if piece.sound or (piece.grains and behind):
                 at += 1
             else:
                 if not behind:  # the parser is in another state at the beginning
@@ -160,7 +158,7 @@ class Cutter:
                 piece, at = found
                 if piece.reaches and at < len(made):
                     made[at] = self._touched(made[at], kept)
-            behind = behind or bool(piece.tree.file.items)
+            behind = behind or bool(piece.items)
             pieces.append(piece)
         return pieces
 
@@ -169,7 +167,7 @@ class Cutter:
         key = (piece.name, piece.text, "", "touched")
         found = self.kept.get(key)
         if found is None:
-            found = replace(piece, tree=replace(piece.tree, lost=((0, 0),)), touched=True)
+            found = piece.hit()
         kept[key] = found
         return found
 
@@ -181,12 +179,12 @@ class Cutter:
         while True:
             seen, end = 0, last
             while end < len(chunks) and seen < AHEAD:
-                seen += len(chunks[end].alone.tree.tokens.real)
-                if not chunks[end].alone.sound():  # another mistake in sight: one piece of both
+                seen += chunks[end].alone.size
+                if not chunks[end].alone.sound:  # another mistake in sight: one piece of both
                     last, seen = end + 1, 0
                 end += 1
             text = "".join(chunk.text for chunk in chunks[first:last])
-            if "/*" in text or any(_too_deep(chunk.alone) for chunk in chunks[first:last]):
+            if "/*" in text or any(too_deep(chunk.alone) for chunk in chunks[first:last]):
                 return None
             ahead = "".join(chunk.text for chunk in chunks[last:end])
             whole = end == len(chunks)
@@ -201,39 +199,9 @@ class Cutter:
             step *= 2
 
 
-def _too_deep(piece: Piece) -> bool:
-    return any(problem.code == "TR0215" for problem in piece.tree.problems)
-
-
-def _left_open(piece: Piece) -> bool:
-    """Return whether a piece leaves a `(` open, which counts for how deep the next pieces are."""
-    if piece.sound():
-        return False
-    depth, kinds = 0, piece.tree.tokens.kinds
-    for token in range(piece.first, piece.last):
-        depth += (kinds[token] == "LPAR") - (kinds[token] == "RPAR")
-        if kinds[token] in ("LBRACE", "RBRACE"):
-            depth = 0
-    return depth > 0
-
-
 def _alone(name: str, text: str) -> Piece:
     tree = parse(Source.of(name, text))
     return Piece(name, text, tree, 0, 0, len(tree.tokens.kinds) - 1)
-
-
-class _Watched(Parser):
-    """The parser, which remembers the tokens as they were, and whether it looked to the end for what it did not find."""
-
-    def __init__(self, tokens: Tokens, build: Build) -> None:
-        super().__init__(tokens, build)
-        self.kinds, self.real = list(tokens.kinds), list(tokens.real)
-        self.far = False
-
-    def _closer(self, at: int, opens: str = "LBRACE", closes: str = "RBRACE") -> int | None:
-        found = super()._closer(at, opens, closes)
-        self.far = self.far or found is None
-        return found
 
 
 def _parsed(name: str, text: str, before: str, ahead: str, *, whole: bool) -> Piece | None:
@@ -241,39 +209,22 @@ def _parsed(name: str, text: str, before: str, ahead: str, *, whole: bool) -> Pi
 
     Where `whole`, the text ends behind that.
     """
-    parsers: list[_Watched] = []
-
-    def watched(tokens: Tokens, build: Build) -> Parser:
-        parsers.append(_Watched(tokens, build))
-        return parsers[-1]
-
-    tree = parse(Source.of(name, before + text + ahead), watched)
+    parsers: list[Watched] = []
+    tree = parse(Source.of(name, before + text + ahead), Watched.into(parsers))
     end = len(before) + len(text)
     tokens, items = tree.tokens, tree.file.items
     border = bisect_left(tokens.starts, end)
     if not parsers or tokens.starts[border] != end:  # too deep, or a token across the border
         return None
-    if ahead and not _in_step(parsers[0], tree, border, whole=whole):
-        return None
+    if ahead:
+        parser = parsers[0]
+        if not whole and (parser.far or parser.left_open):
+            return None
+        if not in_step(parser, tree, end, items):
+            return None
     own = tuple(item for item in items if len(before) <= item.start < end)
     header = None if before else tree.file.header
     reaches = any(high >= end for _, high in tree.lost)
     clipped = replace(tree, file=ast.File(len(before), end, header, own))
     first = bisect_left(tokens.starts, len(before))
     return Piece(name, text, clipped, len(before), first, border, reaches)
-
-
-def _in_step(parser: _Watched, tree: Tree, border: int, *, whole: bool) -> bool:
-    """Return whether the parser stood at a token as it stands before any declaration, with nothing left to tell."""
-    tokens = tree.tokens
-    end = tokens.starts[border]
-    if not whole and (parser.far or parser.left_open):
-        return False
-    if any(item.start < end < item.end for item in tree.file.items):
-        return False
-    if not any(item.start == end for item in tree.file.items):
-        return False
-    if any(high > end for _, high in tree.lost):
-        return False
-    before, after = (real[bisect_left(real, border) :] for real in (parser.real, tokens.real))
-    return before == after and parser.kinds[border:] == tokens.kinds[border:]

@@ -104,7 +104,6 @@ def closed(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     ls.memory.drop(path_of(uri))
     ls.book.close(uri)
     ls.coloured.pop(uri, None)
-    ls.marked.discard(path_of(uri))
     ls.solver.drop(path_of(uri))
     ls.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, []))
     ls.later()

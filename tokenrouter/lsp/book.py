@@ -19,7 +19,7 @@ from tokenrouter.dsl import hir
 from tokenrouter.dsl.again import Again, Swift
 from tokenrouter.dsl.load import Study, study
 from tokenrouter.dsl.parse import Tree
-from tokenrouter.dsl.pieces import Piece
+from tokenrouter.dsl.piece import Piece
 from tokenrouter.dsl.scope import Scope
 from tokenrouter.dsl.source import Source, SourceError, read_text
 from tokenrouter.dsl.whole import whole
@@ -88,6 +88,20 @@ class Document:
         if self.swift is not None:
             return self.swift.pieces.pieces
         return [(self._one, 0)]
+
+    def home(self, source: str, offset: int) -> tuple[str, int]:
+        """Return a place of a source in that of the piece which it is a grain of; any other as it is."""
+        piece, by = self._homes.get(source, (source, 0))
+        return piece, offset + by
+
+    @cached_property
+    def _homes(self) -> dict[str, tuple[str, int]]:
+        return {
+            part.name: (piece.name, own)
+            for piece, _ in self.parts
+            if piece.grains
+            for part, own in piece.offsets()
+        }
 
     @cached_property
     def placed(self) -> list[Part]:

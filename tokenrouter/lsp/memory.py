@@ -7,10 +7,11 @@ the very same object as long as nothing in it changed (`dsl.again`); one in Pyth
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from tokenrouter.compiler.analyse import analyse
+from tokenrouter.compiler.analyse import analyse, analyse_again
+from tokenrouter.compiler.seen import Seen
 from tokenrouter.diagnostics import Diagnostic, Edit, Span
 from tokenrouter.dsl import ast, hir
 from tokenrouter.dsl.pieces import Pieces
@@ -35,24 +36,43 @@ class Memory:
     kept: dict[tuple[str, str], _Kept] = field(default_factory=dict)
 
     same: dict[tuple[str, str], tuple[hir.Policy, list[Diagnostic]]] = field(default_factory=dict)
+    seen: dict[tuple[str, str], Seen] = field(default_factory=dict)  # their states
 
     def knows(self, path: str, policy: hir.Policy) -> bool:
         """Return whether it is known what the passes find in a policy of pieces."""
         kept = self.same.get((path, policy.name))
         return kept is not None and kept[0] is policy
 
-    def moved(self, path: str, pieces: Pieces, policy: hir.Policy) -> list[Diagnostic]:
-        """Return what the passes find in a policy of pieces, where it stands in the text."""
+    def ahead(self, path: str, policy: hir.Policy) -> int:
+        """Return how many rules of a policy of pieces the passes have to look at."""
+        if self.knows(path, policy):
+            return 0
+        return self.seen.setdefault((path, policy.name), Seen()).ahead(policy)
+
+    def moved(
+        self,
+        path: str,
+        pieces: Pieces,
+        policy: hir.Policy,
+        stop: Callable[[], None] = lambda: None,
+    ) -> list[Diagnostic]:
+        """Return what the passes find in a policy of pieces, where it stands in the text.
+
+        `stop` raises where that is not asked any more; what was found in single states until then is kept.
+        """
         place = (path, policy.name)
         kept = self.same.get(place)
         if kept is None or kept[0] is not policy:
-            kept = self.same[place] = (policy, analyse(policy))
+            seen = self.seen.setdefault(place, Seen())
+            kept = self.same[place] = (policy, analyse_again(policy, seen, stop))
         return [pieces.placed(diagnostic) for diagnostic in kept[1]]
 
     def keep(self, path: str, names: Collection[str]) -> None:
         """Forget the policies of a file that it has no more."""
         for place in [p for p in self.same if p[0] == path and p[1] not in names]:
             self.same.pop(place, None)
+        for place in [p for p in self.seen if p[0] == path and p[1] not in names]:
+            self.seen.pop(place, None)
 
     def analyse(self, document: Document, policy: hir.Policy) -> list[Diagnostic]:
         """Return what the passes find in a policy."""

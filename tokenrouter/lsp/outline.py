@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+import re
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -147,8 +148,9 @@ def _fold_comment(found: dict[int, t.FoldingRange], lines: list[int]) -> None:
 
 
 def links(document: Document) -> list[t.DocumentLink]:
-    """Return links to imported files, to files of heads, and to the files of models that are here."""
-    found = []
+    """Return links to imported files, to files of heads and of models that are here, and from codes in comments to their pages."""
+    pages = document.shelf.each("pages", document.placed, _pages)
+    found = [link for some in pages for link in some]
     base = os.path.dirname(document.path)
     for some in document.shelf.each("links", document.placed, _paths):
         for place, path in some:
@@ -172,10 +174,26 @@ def _paths(part: Part) -> list[tuple[t.Range, str]]:
     return [(part.range(tok.start, tok.end), tok.text.strip('"')) for tok in found]
 
 
-def page_uri(code: str) -> str | None:
+def _pages(part: Part) -> list[t.DocumentLink]:
+    """Return the codes that comments of a part name."""
+    tokens, found = part.piece.tree.tokens, []
+    for token in range(part.piece.first, part.piece.last):
+        if tokens.kinds[token] != "COMMENT":
+            continue
+        for code in re.finditer(r"\bTR\d{4}\b", tokens.text(token)):
+            page = _page(code[0])
+            if page is not None:
+                start = tokens.starts[token]
+                place = part.range(start + code.start(), start + code.end())
+                found.append(t.DocumentLink(place, page, tooltip=f"what {code[0]} means"))
+    return found
+
+
+@cache
+def _page(code: str) -> str | None:
     """Return where the page of a code lies."""
     path = files("tokenrouter.pages").joinpath(f"{code}.md")
-    return uri_of(str(path)) if isinstance(path, Path) else None
+    return uri_of(str(path)) if isinstance(path, Path) and path.is_file() else None
 
 
 def lenses(document: Document) -> list[t.CodeLens]:

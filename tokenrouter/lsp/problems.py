@@ -40,7 +40,7 @@ def find(
 ) -> tuple[Diagnostic, ...]:
     """Return everything that is found in a document: what `trc check` prints; of Python that is no policy, nothing.
 
-    Without `heads` no file of a head is opened. Raises OvertakenError between two policies once it is; what was found is kept.
+    Without `heads` no file of a head is opened. Raises OvertakenError between two models of a policy once it is; what was found is kept.
     """
     if document.python and lang.__name__ not in document.text:
         return ()
@@ -51,10 +51,13 @@ def find(
     policies = {policy.name: policy for policy in resolved.policies}
     shells = tuple(_shell(pieces, policy) for policy in resolved.policies)
 
-    def look(shell: hir.Policy) -> list[Diagnostic]:
+    def stop() -> None:
         if overtaken():
             raise OvertakenError
-        return memory.moved(document.path, pieces, policies[shell.name])
+
+    def look(shell: hir.Policy) -> list[Diagnostic]:
+        stop()
+        return memory.moved(document.path, pieces, policies[shell.name], stop)
 
     found = complete(replace(resolved, policies=shells), look, heads=heads)
     memory.keep(document.path, policies.keys())
@@ -66,8 +69,7 @@ def at_once(document: Document, memory: Memory) -> tuple[Diagnostic, ...] | None
     if document.swift is None:
         return None
     resolved, pieces = document.swift.resolved, document.swift.pieces
-    new = [policy for policy in resolved.policies if not memory.knows(document.path, policy)]
-    if sum(len(block.rules) for policy in new for block in policy.blocks) <= SOON:
+    if sum(memory.ahead(document.path, policy) for policy in resolved.policies) <= SOON:
         return None
     known = tuple(p for p in resolved.policies if memory.knows(document.path, p))
     told = replace(resolved, policies=known)

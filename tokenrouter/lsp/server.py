@@ -42,7 +42,6 @@ class Server(LanguageServer):
         self.checking = asyncio.Lock()
         self.changes = 0  # since the last sweep
         self.solver = Solver()
-        self.marked: set[str] = set()  # paths of which the editor shows diagnostics
         self.coloured: dict[
             str, tuple[str, list[int]]
         ] = {}  # by URI: the last tokens, and their name
@@ -76,9 +75,7 @@ class Server(LanguageServer):
                     return entry.document is not document or self.book.opened.get(path) is not entry
 
                 soon = problems.at_once(document, self.memory)
-                if soon or (
-                    soon is not None and path in self.marked
-                ):  # of this version too; what long passes find is told with it later
+                if soon is not None:  # of this version too; long passes' is told with it later
                     self._tell(document, soon)
                 look = partial(problems.find, document, self.memory, overtaken=overtaken)
                 try:
@@ -115,7 +112,6 @@ class Server(LanguageServer):
 
     def _tell(self, document: Document, found: tuple[Diagnostic, ...]) -> None:
         shown = problems.shown(self.book, document, found)
-        (self.marked.add if shown else self.marked.discard)(document.path)
         params = t.PublishDiagnosticsParams(document.uri, shown, document.version)
         self.text_document_publish_diagnostics(params)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from lsprotocol import types as t
 
-from tokenrouter.dsl.pieces import Piece
+from tokenrouter.dsl.piece import Piece
 from tokenrouter.dsl.source import Source
 from tokenrouter.lsp.place import Places
 

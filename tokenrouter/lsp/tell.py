@@ -228,14 +228,15 @@ def _labels(
     signals = {signal.name: signal for policy in policies for signal in policy.signals}
     exprs = [signal.of for signal in signals.values() if signal.span.file in bare]
     for policy in policies:
-        if policy.span.file in bare:
+        if document.home(policy.span.file, 0)[0] in bare:
             exprs += _expressions(policy)
     for expr in exprs:
         for part in hir.walk(expr):
             if not isinstance(part, hir.Const) or part.unit not in _SUFFIX:
                 continue
-            if part.span.end in bare.get(part.span.file, ()):
-                yield part.span.file, part.span.end, _SUFFIX[part.unit]
+            name, end = document.home(part.span.file, part.span.end)
+            if end in bare.get(name, ()):
+                yield name, end, _SUFFIX[part.unit]
 
 
 def _expressions(policy: hir.Policy) -> Iterator[hir.Expr]:

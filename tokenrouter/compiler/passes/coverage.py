@@ -20,22 +20,27 @@ from tokenrouter.compiler.feasible import Empty, Region, whole
 from tokenrouter.compiler.graph import leaves
 from tokenrouter.compiler.ir import Automaton, Rule, State, action
 from tokenrouter.compiler.liveness import Cut, alive, at_values, cut, passed_over, some
+from tokenrouter.compiler.seen import Look, anew
 from tokenrouter.compiler.space import Way
 from tokenrouter.diagnostics import Diagnostic, Label, Span
 
 LOOKS = 1000  # at earlier rules of a state, for the one that covers a dead rule alone; then rules are told together
 
 
-def coverage(auto: Automaton) -> list[Diagnostic]:
+def coverage(auto: Automaton, look: Look = anew) -> list[Diagnostic]:
     """Return what is wrong with the rules of all states, and with those of the start."""
-    out: list[Diagnostic] = []
-    for state in (_start(auto), *auto.states):
-        found = list(_state(auto, state))
-        told = {d.span for d in found if d.code != "TR2305"}
-        out += [*found, *_crossed(auto, state, told)]
+    out = list(look("start", auto, _start(auto), _looked_at))
+    for state in auto.states:
+        out += look("coverage", auto, state, _looked_at)
     stands = Counter(rule.span for _, _, rule in auto.rules())
     said = Counter((d.span, _says(d)) for d in out)
     return [d for d in out if said[d.span, _says(d)] >= stands[d.span]]
+
+
+def _looked_at(auto: Automaton, state: State) -> list[Diagnostic]:
+    found = list(_state(auto, state))
+    told = {d.span for d in found if d.code != "TR2305"}
+    return [*found, *_crossed(auto, state, told)]
 
 
 def _says(diagnostic: Diagnostic) -> str:

@@ -10,23 +10,25 @@ from __future__ import annotations
 from tokenrouter.compiler.graph import leaves
 from tokenrouter.compiler.ir import Automaton, State, Stop
 from tokenrouter.compiler.liveness import alive, at_values
+from tokenrouter.compiler.seen import Look, anew
 from tokenrouter.diagnostics import Diagnostic, Label
 
 
-def never_left(auto: Automaton) -> list[Diagnostic]:
+def never_left(auto: Automaton, look: Look = anew) -> list[Diagnostic]:
     """Return one warning a model that is never left by accident."""
-    fixed = at_values(auto)
-    found = []
-    for state in auto.states:
-        leaving = [index for index in range(len(state.rules)) if leaves(state, index)]
-        if not leaving:
-            continue
-        live = alive(
-            fixed, state.rules[: leaving[-1] + 1]
-        )  # no more rules than it takes to find one
-        if not any(fires for index, fires in enumerate(live) if leaves(state, index)):
-            found.append(_never_left(state, leaving))
-    return found
+    return [d for state in auto.states for d in look("never_left", auto, state, _looked_at)]
+
+
+def _looked_at(auto: Automaton, state: State) -> list[Diagnostic]:
+    leaving = [index for index in range(len(state.rules)) if leaves(state, index)]
+    if not leaving:
+        return []
+    live = alive(
+        at_values(auto), state.rules[: leaving[-1] + 1]
+    )  # no more rules than it takes to find one
+    if any(fires for index, fires in enumerate(live) if leaves(state, index)):
+        return []
+    return [_never_left(state, leaving)]
 
 
 def _never_left(state: State, leaving: list[int]) -> Diagnostic:
