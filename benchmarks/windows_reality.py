@@ -30,7 +30,7 @@ from pathlib import Path
 
 import msgspec
 from others import Others
-from windows_table import Cell, Record, short_table, table
+from windows_table import Cell, Record, groups, short_table, table
 
 from tokenrouter.compiler.compile import compile_policy
 from tokenrouter.models.tokenizer import TextTokenizer
@@ -116,9 +116,11 @@ def main() -> None:
             save()
     cells = [record.cell(p, n, b) for p in probabilities for n in counts for b in range(1, n + 1)]
     asyncio.run(measure(plan, cells, rounds, seconds, threads, save))
-    print(table(record))
+    say("predicting")
+    done = groups(record)
+    print(table(record.machine, done))
     if args.markdown is not None:
-        args.markdown.write_text(short_table(record) + "\n", encoding="utf-8")
+        args.markdown.write_text(short_table(done) + "\n", encoding="utf-8")
 
 
 def say(text: str) -> None:
@@ -217,9 +219,9 @@ async def measure(
     try:
         for at in range(rounds):
             # Clients stay while only the window changes, so that no prompt is read on the way.
-            groups = sorted({(cell.p, cell.n) for cell in cells})
-            random.Random(at).shuffle(groups)
-            for p, n in groups:
+            asked = sorted({(cell.p, cell.n) for cell in cells})
+            random.Random(at).shuffle(asked)
+            for p, n in asked:
                 own = [c for c in cells if (c.p, c.n) == (p, n) and len(c.tokens_per_s) == at]
                 random.Random(at).shuffle(own)
                 if own:
@@ -238,12 +240,17 @@ class Clients:
         self.prompts = prompts
         self.counted = [0, 0]  # tokens, by model
         self.seeds = random.Random(luck)
-        self.tasks = [asyncio.create_task(self.ask(at)) for at in range(n)]
+        # Their first requests are of all lengths: in lockstep all contexts would be short in one measurement and long in the next.
+        first = [SAMPLING.max_tokens * (2 * at + 1) // (2 * n) for at in range(n)]
+        self.tasks = [asyncio.create_task(self.ask(at, first[at])) for at in range(n)]
 
-    async def ask(self, at: int) -> None:
-        """Ask for ever."""
+    async def ask(self, at: int, tokens: int) -> None:
+        """Ask for ever, for so many tokens at first."""
         while True:
-            sampling = msgspec.structs.replace(SAMPLING, seed=self.seeds.getrandbits(63))
+            sampling = msgspec.structs.replace(
+                SAMPLING, max_tokens=tokens, seed=self.seeds.getrandbits(63)
+            )
+            tokens = SAMPLING.max_tokens
             prompt = self.prompts[at % len(self.prompts)]
             ticket = self.client.submit(prompt, sampling, {"p": self.p})
             try:

@@ -172,9 +172,8 @@ def groups(record: Record) -> list[Group]:
     return [Group(found[at]) for at in sorted(found)]
 
 
-def table(record: Record) -> str:
+def table(where: Machine, done: Sequence[Group]) -> str:
     """Return every cell in a line of Markdown, and the sums."""
-    where, done = record.machine, groups(record)
     lines = [
         f"{where.processor}, {where.cores} cores, {where.threads} threads a model, load {where.load:.1f} before.",
         "",
@@ -197,9 +196,8 @@ def table(record: Record) -> str:
     return "\n".join([*lines, "", *sums(done)])
 
 
-def short_table(record: Record) -> str:
+def short_table(done: Sequence[Group]) -> str:
     """Return a line of Markdown for each p and number of requests, and the sums."""
-    done = groups(record)
     lines = [
         "| p | N | window of large: predicted / measured / without the luck of the hand-overs, tokens/s | the chosen window loses | without that luck |",
         "|---|---|---|---|---|",
