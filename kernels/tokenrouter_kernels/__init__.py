@@ -18,7 +18,6 @@ from tokenrouter_kernels.rms_norm import add_rms_norm, rms_norm
 from tokenrouter_kernels.rotary import rotary
 from tokenrouter_kernels.sampling import SamplingParams
 from tokenrouter_kernels.shaping import Shaping, shape
-from tokenrouter_kernels.signals import signal
 from tokenrouter_kernels.silu_mul import silu_mul
 from tokenrouter_kernels.write_qkv import write_qkv
 
@@ -46,7 +45,6 @@ __all__ = [
     "sample",
     "seeds",
     "shape",
-    "signal",
     "signals",
     "silu_mul",
     "uniform",

@@ -1,4 +1,4 @@
-"""What has a kernel and a meaning in torch, by where its tensors lie: kernels on GPUs, torch elsewhere.
+"""What has a kernel and a meaning in torch, by where its tensors lie: Triton on GPUs, compiled kernels on CPUs that have them, torch elsewhere.
 
 Triton is imported with the first tensor on a GPU, so that machines without one need not have it.
 """
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tokenrouter_kernels.native import certainty
+from tokenrouter_kernels.native.build import library
 from tokenrouter_kernels.philox import uniform as plain_uniform
 from tokenrouter_kernels.sampling import SamplingParams
 from tokenrouter_kernels.sampling import greedy as plain_greedy
@@ -25,6 +27,8 @@ def greedy(logits: Tensor) -> Tensor:
         from tokenrouter_kernels import triton as fast  # noqa: PLC0415
 
         return fast.greedy(logits)
+    if certainty.fits(logits) and (compiled := library()) is not None:
+        return certainty.greedy(compiled, logits)
     return plain_greedy(logits)
 
 
@@ -34,7 +38,7 @@ def sample(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
         from tokenrouter_kernels import triton as fast  # noqa: PLC0415
 
         return fast.sample(logits, params, uniforms)
-    return plain_sample(logits, params, uniforms)
+    return plain_sample(logits, params, uniforms, greedy)
 
 
 def signals(needed: Sequence[Key], logits: Tensor, tokens: Tensor) -> dict[Key, Tensor]:
@@ -43,6 +47,8 @@ def signals(needed: Sequence[Key], logits: Tensor, tokens: Tensor) -> dict[Key, 
         from tokenrouter_kernels import triton as fast  # noqa: PLC0415
 
         return fast.signals(needed, logits, tokens)
+    if certainty.fits(logits) and (compiled := library()) is not None:
+        return certainty.signals(compiled, needed, logits, tokens)
     return plain_signals(needed, logits, tokens)
 
 

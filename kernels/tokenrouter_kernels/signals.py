@@ -31,10 +31,11 @@ Key = tuple[str, tuple[int, ...]]
 _LEAST_EVIDENCE = 1e-6
 
 
-class _Shared:
+class Shared:
     """What several signals of one step have in common, each computed once and only if asked for."""
 
-    def __init__(self, logits: Tensor) -> None:
+    def __init__(self, logits: Tensor, candidates: Tensor) -> None:
+        self.candidates = candidates
         self.x = logits if logits.dtype == torch.float64 else logits.float()
         self._sums: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         self._parts: tuple[Tensor, Tensor, Tensor] | None = None
@@ -62,6 +63,7 @@ class _Shared:
         return self.sums()[3].log().squeeze(-1)
 
     def entropy(self) -> Tensor:
+        """The entropy in nats."""
         if self._entropy is None:
             shifted, p, log_total = self.parts()
             # The difference of two near numbers may fall below 0 by rounding.
@@ -69,56 +71,66 @@ class _Shared:
         return self._entropy
 
     def varentropy(self) -> Tensor:
+        """The variance of -ln p."""
         shifted, p, log_total = self.parts()
         surprise = log_total[:, None] - shifted
         return row_sum(p * (surprise - self.entropy()[:, None]).square())
 
     def largest(self, k: int) -> Tensor:
+        """The k largest logits, best first: [B, k]."""
         return self.x.topk(min(k, self.x.shape[-1]), dim=-1).values
 
     def margin(self) -> Tensor:
+        """The largest p less the second."""
         if self.x.shape[-1] == 1:
             return torch.ones_like(self.x[:, 0])
         top = self.largest(2)
         return (1 - (top[:, 1] - top[:, 0]).exp()) * self.maxprob()
 
     def maxprob(self) -> Tensor:
+        """The largest p."""
         return (-self.log_total()).exp()
 
     def mass(self, k: int) -> Tensor:
+        """The sum of the k largest p."""
         if k >= self.x.shape[-1]:
             return torch.ones_like(self.x[:, 0])
         top = self.largest(k)
         return ((top - top[:, :1]).exp().sum(-1) * self.maxprob()).clamp(max=1.0)
 
-    def logprob(self, candidates: Tensor) -> Tensor:
-        chosen = self.x.gather(1, candidates[:, None]).squeeze(1)
+    def logprob(self) -> Tensor:
+        """The candidate's ln p."""
+        chosen = self.x.gather(1, self.candidates[:, None]).squeeze(1)
         return (chosen - self.sums()[0].squeeze(-1)) - self.log_total()
 
-    def rank(self, candidates: Tensor) -> Tensor:
-        chosen = self.x.gather(1, candidates[:, None])
+    def rank(self) -> Tensor:
+        """The candidate's place among all."""
+        chosen = self.x.gather(1, self.candidates[:, None])
         ids = torch.arange(self.x.shape[-1], device=self.x.device)
-        before = (self.x > chosen) | ((self.x == chosen) & (ids < candidates[:, None]))
+        before = (self.x > chosen) | ((self.x == chosen) & (ids < self.candidates[:, None]))
         return (before.sum(-1) + 1).to(self.x.dtype)
 
     def evidence(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest logits as evidence, and its sum."""
         evidence = self.largest(k).clamp(min=_LEAST_EVIDENCE)
         return evidence, evidence.sum(-1)
 
     def aleatoric(self, k: int) -> Tensor:
+        """What even more evidence would leave unsure."""
         evidence, total = self.evidence(k)
         spread = torch.digamma(evidence + 1) - torch.digamma(total + 1)[:, None]
         return -(evidence / total[:, None] * spread).sum(-1)
 
     def epistemic(self, k: int) -> Tensor:
+        """What more evidence would make sure."""
         _, total = self.evidence(k)
         return k / (total + k)
 
 
 def signals(needed: Sequence[Key], logits: Tensor, candidates: Tensor) -> dict[Key, Tensor]:
     """Return the needed signals by (name, args); what they share is computed once."""
-    shared = _Shared(logits)
-    return {key: _signal(shared, key, candidates) for key in needed}
+    shared = Shared(logits, candidates)
+    return {key: found(shared, key) for key in needed}
 
 
 def signal(name: str, args: tuple[int, ...], logits: Tensor, candidates: Tensor) -> Tensor:
@@ -126,7 +138,8 @@ def signal(name: str, args: tuple[int, ...], logits: Tensor, candidates: Tensor)
     return signals([(name, args)], logits, candidates)[name, args]
 
 
-def _signal(shared: _Shared, key: Key, candidates: Tensor) -> Tensor:
+def found(shared: Shared, key: Key) -> Tensor:
+    """Return one signal from what it shares with others: [B]."""
     name, args = key
     match name:
         case "entropy":
@@ -143,9 +156,9 @@ def _signal(shared: _Shared, key: Key, candidates: Tensor) -> Tensor:
         case "mass":
             return shared.mass(*args)
         case "logprob":
-            return shared.logprob(candidates)
+            return shared.logprob()
         case "rank":
-            return shared.rank(candidates)
+            return shared.rank()
         case "column":
             # torch.sigmoid takes another formula for the last elements of a tensor.
             return 1 / (1 + (-shared.x[:, args[0]]).exp())

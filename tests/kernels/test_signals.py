@@ -1,11 +1,11 @@
-"""Signals against their formulas in plain Python, with banned ids, and their independence of the batch."""
+"""Signals in torch against their formulas in plain Python, with banned ids, and their independence of the batch."""
 
 import math
 
 import pytest
 import torch
 from scipy.special import digamma
-from tokenrouter_kernels import signal, signals
+from tokenrouter_kernels.signals import signal, signals
 
 INF = math.inf
 ALL = [

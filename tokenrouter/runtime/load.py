@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from tokenrouter_kernels import native
 
 from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.models.config import read_config
@@ -61,6 +62,8 @@ def load_part(
 ) -> ModelRunner:
     """Return a model, or what one rank of a group has of it; raises ModelError."""
     check(plan, model, settings)
+    if settings.device == "cpu" and (settings.dtype or plan.models[model].dtype) == "float32":
+        native.library()  # signals need it, however the model runs: it is compiled now, not within a step
     loaded = load_model(
         plan.models[model],
         Path(settings.base),

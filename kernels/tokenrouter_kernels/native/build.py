@@ -124,5 +124,9 @@ def _opened(file: Path) -> ctypes.CDLL:
     for pack in (found.tr_pack_bf16, found.tr_pack_int8, found.tr_pack_fp32):
         pack.argtypes = [pointer, whole, whole, pointer]
         pack.restype = None
+    found.tr_greedy.argtypes = [pointer, whole, whole, whole, pointer]
+    found.tr_greedy.restype = None
+    found.tr_certainty.argtypes = [pointer, whole, whole, whole, pointer, ctypes.c_int, pointer]
+    found.tr_certainty.restype = None
     found.tr_step.argtypes = [pointer, pointer, pointer, ctypes.c_int]
     return found

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "certainty.h"
 #include "linear.h"
 #include "team.h"
 
@@ -374,6 +375,16 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
       Walk<Narrow>{*model, *step, scratch, thread, threads}.go(room);
   });
   return 0;
+}
+
+// ids [rows]: the likeliest of logits [rows][stride], of which n count.
+void tr_greedy(const float *logits, int64_t rows, int64_t n, int64_t stride, int64_t *ids) {
+  for (long row = 0; row < rows; row++) ids[row] = likeliest(logits + row * stride, n);
+}
+
+// out [COLUMNS][rows], of a candidate a row; `wanted` has a bit for each column.
+void tr_certainty(const float *logits, int64_t rows, int64_t n, int64_t stride, const int64_t *candidates, int wanted, float *out) {
+  for (long row = 0; row < rows; row++) certainty(logits + row * stride, n, candidates[row], wanted, out + row, rows);
 }
 
 }  // extern "C"
