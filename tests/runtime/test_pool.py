@@ -78,9 +78,40 @@ def test_equal_pages_of_two_sequences_stay_apart_and_both_come_back():
     pool.check([])
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 1), min_size=1, max_size=9))))
-def test_any_order_of_use_keeps_the_invariant_and_matches_only_true_prefixes(steps):
-    pool = PagePool(6)
+def test_beyond_what_may_be_kept_a_prefix_gives_way_before_a_page_that_was_never_used():
+    pool = PagePool(6, spared=3)
+    cache = PrefixCache(pool, SIZE)
+    first = pool.take(3)
+    cache.insert([1, 2, 3, 4, 5, 6], first, 0, 3)
+    pool.release(first)
+
+    assert pool.take(1) == first[2:]
+    assert (pool.n_free, pool.n_kept, pool.available) == (3, 2, 5)
+
+
+def test_requests_that_are_served_may_use_every_page():
+    pool = PagePool(6, spared=3)
+
+    assert sorted(pool.take(6)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_up_to_what_may_be_kept_no_prefix_gives_way():
+    pool = PagePool(6, spared=3)
+    cache = PrefixCache(pool, SIZE)
+    first = pool.take(2)
+    cache.insert([1, 2, 3, 4], first, 0, 2)
+    pool.release(first)
+
+    assert pool.take(1) == [2]
+    assert cache.match([1, 2, 3, 4], 4) == first
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 1), min_size=1, max_size=9))),
+    st.integers(0, 6),
+)
+def test_any_order_of_use_keeps_the_invariant_and_matches_only_true_prefixes(steps, spared):
+    pool = PagePool(6, spared=spared)
     cache = PrefixCache(pool, SIZE)
     content: dict[int, tuple[int, ...]] = {}  # page -> everything up to its end
     live: list[list[int]] = []

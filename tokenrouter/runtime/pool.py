@@ -1,7 +1,8 @@
 """The page allocator of one subserver's KV pool: who holds which page, and which pages can be had.
 
 It knows nothing of tensors or tokens. A page is held by one or more sequences, or it is kept by the prefix cache with
-nobody holding it, or it is free.
+nobody holding it, or it is free. Memory on a CPU is taken from the machine by the first who writes there: once `spared` pages have
+been given to somebody, cached prefixes give way before any other page is. What requests hold may fill the pool all the same.
 
 INVARIANT: held + kept + free == total; after the last request, free + kept == total.
 """
@@ -14,11 +15,18 @@ from collections.abc import Callable
 class PagePool:
     """Pages with reference counts; those that the prefix cache keeps are given up oldest first."""
 
-    def __init__(self, total: int, on_evict: Callable[[int], None] = lambda page: None) -> None:
+    def __init__(
+        self,
+        total: int,
+        on_evict: Callable[[int], None] = lambda page: None,
+        spared: int | None = None,  # all where None
+    ) -> None:
         assert total > 0, total
         self.total = total
+        self.spared = total if spared is None else spared
         self.on_evict = on_evict  # told of each page that the prefix cache loses
-        self._free = list(range(total - 1, -1, -1))
+        self._given = 0  # pages that somebody ever held: all below this one
+        self._back: list[int] = []  # of them, those that are free again
         self._refs = [0] * total
         self._cached: set[int] = set()  # pages known to the prefix cache, held or not
         self._kept: dict[int, None] = {}  # cached and held by nobody, oldest first
@@ -26,12 +34,12 @@ class PagePool:
     @property
     def available(self) -> int:
         """Pages that `take` can give now."""
-        return len(self._free) + len(self._kept)
+        return self.n_free + len(self._kept)
 
     @property
     def n_free(self) -> int:
         """Pages without content."""
-        return len(self._free)
+        return len(self._back) + self.total - self._given
 
     @property
     def n_kept(self) -> int:
@@ -43,7 +51,7 @@ class PagePool:
         assert n <= self.available, (n, self.available)
         pages = []
         for _ in range(n):
-            page = self._free.pop() if self._free else self._evict()
+            page = self._next()
             self._refs[page] = 1
             pages.append(page)
         return pages
@@ -70,7 +78,15 @@ class PagePool:
             if page in self._cached:
                 self._kept[page] = None
             else:
-                self._free.append(page)
+                self._back.append(page)
+
+    def _next(self) -> int:
+        if self._back:
+            return self._back.pop()
+        if self._given == self.total or (self._kept and self._given >= self.spared):
+            return self._evict()
+        self._given += 1
+        return self._given - 1
 
     def _evict(self) -> int:
         page = next(iter(self._kept))
@@ -87,8 +103,8 @@ class PagePool:
                 refs[page] += 1
         assert refs == self._refs, "reference counts and holders differ"
         held = {page for page in range(self.total) if refs[page]}
-        assert len(held) + len(self._free) + len(self._kept) == self.total, (
-            f"{len(held)} held + {len(self._free)} free + {len(self._kept)} kept != {self.total} pages"
+        assert len(held) + self.n_free + len(self._kept) == self.total, (
+            f"{len(held)} held + {self.n_free} free + {len(self._kept)} kept != {self.total} pages"
         )
-        assert len(set(self._free)) == len(self._free) and not held & set(self._free)
+        assert len(set(self._back)) == len(self._back) and not held & set(self._back)
         assert not held & set(self._kept) and set(self._kept) <= self._cached

@@ -47,11 +47,14 @@ class Chunk(NamedTuple):
 class Scheduler:
     """The sequences of one subserver and its pages."""
 
-    def __init__(self, capacity_tokens: int, page_size: int, max_tokens: int = 512) -> None:
+    def __init__(
+        self, capacity_tokens: int, page_size: int, max_tokens: int = 512, *, sparing: bool = False
+    ) -> None:
         assert capacity_tokens >= page_size, (capacity_tokens, page_size)
         self.page_size = page_size
         self.max_tokens = max_tokens  # of one batch; decodes may exceed it, chunks never do
-        self.pool = PagePool(capacity_tokens // page_size)
+        total = capacity_tokens // page_size
+        self.pool = PagePool(total, spared=total // 2 if sparing else total)
         self.prefix = PrefixCache(self.pool, page_size)
         self.sequences: dict[int, Sequence] = {}  # in order of rank and admission
         self.n_preempted = 0

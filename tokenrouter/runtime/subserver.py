@@ -89,9 +89,9 @@ class Subserver:
         self.meter, self.phases = Meter(model, epoch), Phases()
         row = [1] if settings.windows == "off" else plan.windows.table[model]
         self.gate = Gatekeeper(Gate(row, plan.windows.max_wait_ms), self.meter, send)
-        self.scheduler = Scheduler(
-            runner.capacity_tokens, plan.memory.page_size, settings.max_batch_tokens
-        )
+        size, most = plan.memory.page_size, settings.max_batch_tokens
+        sparing = settings.device == "cpu"  # there, memory is taken when it is first written
+        self.scheduler = Scheduler(runner.capacity_tokens, size, most, sparing=sparing)
         self.pace = Pace(settings.max_stall_ms, plan.models[model].hidden_size)
         self.draining = False
         self._early: dict[int, Handoff] = {}
