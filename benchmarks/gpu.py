@@ -7,8 +7,8 @@
 3. decode steps of real shapes with random weights: eagerly, and as captured graphs
 4. the routed pair end to end: windows of 1, solved windows, and one server a model with a dispatcher
 
-Needs torch >= 2.9, triton >= 3.4 and this repository; part 4 also what pyproject.toml lists, and is left out, with a line that says so,
-where that is missing. Exit status: 0, 1 where a kernel is wrong, 2 where there is no GPU.
+Needs torch >= 2.9, triton >= 3.4 and this repository; the generated route kernel of part 1 and all of part 4 also need what
+pyproject.toml lists, and are left out, with a line that says so, where that is missing. Exit status: 0, 1 where a kernel is wrong, 2 where there is no GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import platform
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -99,7 +100,7 @@ def kernel_times(device, clock, ceilings, *, quick):  # noqa: ANN001, ANN201
     from gpu_cases import cases
 
     found = []
-    for case in cases(device, torch.bfloat16, quick=quick):
+    for case in chain(cases(device, torch.bfloat16, quick=quick), route_cases(device)):
         error = difference((case.checked or case.run)(), case.reference())
         ms = clock.ms(case.run)
         time_ = figures.KernelTime(
@@ -115,6 +116,20 @@ def kernel_times(device, clock, ceilings, *, quick):  # noqa: ANN001, ANN201
         found.append(time_)
         torch.cuda.empty_cache()
     return found
+
+
+def route_cases(device):  # noqa: ANN001, ANN201
+    """Yield the generated kernel of a policy; nothing, with a line that says why, where no plan can be read."""
+    from gpu_routed import missing
+
+    lacking = missing()
+    if lacking:
+        say(f"the route kernel is left out: it needs {', '.join(lacking)} (`pip install .` here)")
+        return
+    from gpu_route import route
+
+    with tempfile.TemporaryDirectory() as folder:
+        yield route(device, "qwen3-0.6b", "qwen3-1.7b", 16, Path(folder))
 
 
 def difference(got: object, expected: object) -> float:

@@ -58,9 +58,12 @@ def cases(device: torch.device, dtype: torch.dtype, *, quick: bool) -> Iterator[
     yield write(device, dtype, 2048)
     for rows in (1, 16, 64):
         yield signals(device, dtype, rows)
+    yield every_signal(device, dtype, 16)
     yield greedy(device, dtype, 16)
     yield draw(device, 16)
+    yield numbers(device, 1024)
     yield head(device, dtype, 16)
+    yield r2r(device, dtype, 16)
 
 
 def attention(
@@ -218,6 +221,30 @@ def signals(device: torch.device, dtype: torch.dtype, rows: int) -> Case:
     )
 
 
+def every_signal(device: torch.device, dtype: torch.dtype, rows: int) -> Case:
+    """What a policy can ask of the logits, of one pass, and the column of one id."""
+    from tokenrouter_kernels import triton as fast
+
+    plain = ("entropy", "entropy_norm", "varentropy", "maxprob", "margin", "logprob", "rank")
+    keys = [(name, ()) for name in plain]
+    keys += [(name, (10,)) for name in ("mass", "aleatoric", "epistemic")] + [("column", (5,))]
+    logits = 3 * _random(device, dtype, rows, VOCABULARY)
+    tokens = torch.randint(VOCABULARY, (rows,), device=device)
+
+    def figures(found: dict[tuple[str, tuple[int, ...]], Tensor]) -> Result:
+        return tuple(found[key].double() for key in keys)
+
+    return Case(
+        "signals, all",
+        f"{rows} x {VOCABULARY}",
+        lambda: figures(fast.signals(keys, logits, tokens)),
+        lambda: figures(plain_signals(keys, logits, tokens)),
+        lambda: plain_signals(keys, logits, tokens),
+        logits.nbytes,
+        tolerance=1e-4,
+    )
+
+
 def greedy(device: torch.device, dtype: torch.dtype, rows: int) -> Case:
     """The largest logit, ties to the lowest id."""
     from tokenrouter_kernels import triton as fast
@@ -280,6 +307,66 @@ def head(device: torch.device, dtype: torch.dtype, rows: int) -> Case:
         reference,
         lambda: kernels.mlp_head(hidden, layers, activations),
         sum(w.nbytes + b.nbytes for w, b in layers) + hidden.nbytes,
+    )
+
+
+def r2r(device: torch.device, dtype: torch.dtype, rows: int) -> Case:
+    """The head of R2R: hidden state, the candidate's embedding and the largest logits, through two residual blocks."""
+    from tokenrouter_kernels import triton as fast
+
+    hidden, wide, top, width = 1024, 2048, 100, 256
+
+    def affine(n: int, k: int) -> kernels.Affine:
+        return kernels.Affine(_random(device, dtype, n, k) * k**-0.5, _random(device, dtype, n))
+
+    def norm() -> kernels.Affine:
+        return kernels.Affine(_random(device, dtype, width), _random(device, dtype, width))
+
+    def block() -> kernels.R2RBlock:
+        return kernels.R2RBlock(norm(), affine(wide, width), affine(width, wide))
+
+    ends = affine(hidden, top), affine(width, 3 * hidden), affine(width, width)
+    weights = kernels.R2RWeights(*ends, [block(), block()], norm(), affine(1, width))
+    given = [_random(device, dtype, rows, n) for n in (hidden, hidden, VOCABULARY)]
+
+    def reference() -> Result:
+        return kernels.r2r_head(*(x.float() for x in given), _widened(weights))
+
+    return Case(
+        "r2r_head",
+        f"{rows} x {hidden}",
+        lambda: fast.r2r_head(*given, weights),
+        reference,
+        lambda: kernels.r2r_head(*given, weights),
+        sum(x.nbytes for x in given),
+    )
+
+
+def _widened(weights: kernels.R2RWeights) -> kernels.R2RWeights:
+    """Return the same weights in float32."""
+
+    def wide(layer: kernels.Affine) -> kernels.Affine:
+        return kernels.Affine(*(x.float() for x in layer))
+
+    ends = (wide(x) for x in (weights.logits, weights.combine, weights.input))
+    blocks = [kernels.R2RBlock(wide(b.norm), wide(b.up), wide(b.down)) for b in weights.blocks]
+    return kernels.R2RWeights(*ends, blocks, wide(weights.norm), wide(weights.output))
+
+
+def numbers(device: torch.device, rows: int) -> Case:
+    """Random numbers by seed and position, which must be those of the CPU to the bit."""
+    from tokenrouter_kernels import triton as fast
+
+    seeds = torch.randint(-(2**63), 2**63 - 1, (rows,), device=device)
+    positions = torch.randint(0, 2**20, (rows,), device=device)
+    return Case(
+        "uniform",
+        str(rows),
+        lambda: fast.uniform(seeds, positions, 1, 0),
+        lambda: kernels.uniform(seeds.cpu(), positions.cpu(), 1, 0).to(device),
+        lambda: torch.rand(rows, dtype=torch.float64, device=device),
+        3 * 8 * rows,
+        tolerance=0.0,
     )
 
 

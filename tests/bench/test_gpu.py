@@ -1,6 +1,7 @@
 """The pieces of benchmarks/gpu.py that need no GPU, and the ones that do, over small shapes and in the interpreter."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -124,9 +125,12 @@ def test_every_kernel_is_right_and_has_a_peer_over_small_sizes(monkeypatch):
         g.gate(cpu, wide, 3, 48),
         g.write(cpu, wide, 3),
         g.signals(cpu, wide, 2),
+        g.every_signal(cpu, wide, 2),
         g.greedy(cpu, wide, 3),
         g.draw(cpu, 3),
+        g.numbers(cpu, 5),
         g.head(cpu, wide, 2),
+        g.r2r(cpu, wide, 2),
     ]
 
     for case in made:
@@ -135,6 +139,24 @@ def test_every_kernel_is_right_and_has_a_peer_over_small_sizes(monkeypatch):
         case.replaced()
         assert case.n_bytes > 0
     assert made[0].n_bytes == 2 * 64 * 8 * 128 * 2 * 4
+
+
+def test_the_route_kernel_of_a_policy_is_checked(tmp_path, monkeypatch):
+    import gpu
+    from gpu_route import route
+
+    monkeypatch.setenv("TOKENROUTER_CACHE", str(tmp_path / "cache"))
+    small, large = (
+        str(shape(tmp_path / name, max_position_embeddings=2048)) for name in ("small", "large")
+    )
+    torch.manual_seed(0)
+
+    case = route(torch.device("cpu"), small, f"{large}?seed=1", 24, tmp_path)
+
+    (decided, values), expected = case.run(), case.reference()
+    assert gpu.difference((decided, values), expected) <= case.tolerance
+    assert {int(rule) for rule in decided[:, 0]} == {0, 1, 2, 3}
+    assert gpu.difference((decided + 1, values), expected) > case.tolerance
 
 
 def test_a_wrong_kernel_is_told(monkeypatch):
@@ -185,28 +207,38 @@ class Missing:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 sys.path[:0] = [{benchmarks!r}, {root!r}, {kernels!r}]
-import gpu_cases, gpu_clock, gpu_figures, gpu_routed, gpu_steps
-print("imported")
+import gpu_cases, gpu_clock, gpu_figures, gpu_routed, gpu_steps, torch
+class Once:
+    def ms(self, run):
+        run()
+        return 1.0
+card = gpu_figures.Ceilings(1e9, 1e9)
+for step in gpu_steps.steps({shape!r}, torch.device("cpu"), Once(), card, quick=True):
+    print(step.requests, step.tokens)
 """
 
 
-def test_all_but_the_pair_needs_torch_and_triton_alone():
+def test_all_but_the_pair_needs_torch_and_triton_alone(tmp_path):
     from gpu_routed import NEEDED
 
     root = BENCHMARKS.parent
-    blocked = [name for name in NEEDED if name not in ("numpy", "networkx", "jinja2")]
     program = BARE.format(
-        blocked=blocked,
+        blocked=[name for name in NEEDED if name not in ("networkx", "jinja2")],  # torch's own
         benchmarks=str(BENCHMARKS),
         root=str(root),
         kernels=str(root / "kernels"),
+        shape=str(shape(tmp_path, max_position_embeddings=2048)),
     )
 
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env={**os.environ, "TOKENROUTER_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
-    assert done.stdout == "imported\n", done.stderr[-500:]
+    assert done.stdout == "1 1\n16 1\n16 4\n", done.stderr[-500:]
 
 
 def test_speeds_are_medians_by_side_and_clients():
