@@ -33,6 +33,7 @@ class Piece:
     reaches: bool = False  # what is lost in it reaches to its end, and so to what follows
     touched: bool = False  # what is lost before it reaches to it
     grains: tuple[Piece, ...] = ()
+    goes_on: bool = False  # a grain that is not the first of its policy
 
     @cached_property
     def tree(self) -> Tree:
@@ -93,7 +94,7 @@ def grain(name: str, text: str, tree: Tree, before: int, *, reaches: bool = Fals
     """Return a part of a policy as a piece, whose text stands in its tree's source behind some characters."""
     first = bisect_left(tree.tokens.starts, before)
     last = bisect_left(tree.tokens.starts, before + len(text))
-    return Piece(name, text, tree, before, first, last, reaches)
+    return Piece(name, text, tree, before, first, last, reaches, goes_on=before > 0)
 
 
 def _joined(piece: Piece) -> Tree:

@@ -82,26 +82,15 @@ class Document:
         """The names in the text, in source order."""
         return uses(self.tree)
 
-    @property
-    def parts(self) -> list[tuple[Piece, int]]:
-        """The pieces of the text, each with the offset at which its tree's source begins; it may be one piece."""
-        if self.swift is not None:
-            return self.swift.pieces.pieces
-        return [(self._one, 0)]
-
-    def home(self, source: str, offset: int) -> tuple[str, int]:
-        """Return a place of a source in that of the piece which it is a grain of; any other as it is."""
-        piece, by = self._homes.get(source, (source, 0))
-        return piece, offset + by
-
     @cached_property
-    def _homes(self) -> dict[str, tuple[str, int]]:
-        return {
-            part.name: (piece.name, own)
-            for piece, _ in self.parts
-            if piece.grains
-            for part, own in piece.offsets()
-        }
+    def parts(self) -> list[tuple[Piece, int]]:
+        """The pieces of the text, policies in grains, each with the offset at which its tree's source begins; it may be one."""
+        if self.swift is None:
+            return [(self._one, 0)]
+        pieces = self.swift.pieces
+        return [
+            (part, pieces.bases[part.name]) for piece, _ in pieces.pieces for part in piece.parts
+        ]
 
     @cached_property
     def placed(self) -> list[Part]:

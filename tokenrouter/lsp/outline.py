@@ -30,12 +30,40 @@ _KINDS: dict[type, t.SymbolKind] = {
 
 def symbols(document: Document) -> list[t.DocumentSymbol]:
     """Return the declarations of a file, with the blocks and rules of its policies."""
+    found: list[t.DocumentSymbol] = []
     made = document.shelf.each("symbols", document.placed, _symbols)
-    return [symbol for some in made for symbol in some]
+    for part, some in zip(document.placed, made, strict=True):
+        if part.piece.goes_on:
+            found[-1] = _longer(found[-1], part, some)
+        else:
+            found += some
+    return found
+
+
+def _longer(
+    policy: t.DocumentSymbol, part: Part, members: list[t.DocumentSymbol]
+) -> t.DocumentSymbol:
+    """Return the symbol of a policy with the members of its next grain."""
+    piece = part.piece
+    end = part.position(min(piece.items[0].end, piece.before + len(piece.text)))
+    children = [*(policy.children or ()), *members]
+    place = t.Range(policy.range.start, end)
+    return t.DocumentSymbol(
+        policy.name,
+        policy.kind,
+        place,
+        policy.selection_range,
+        policy.detail,
+        children=children or None,
+    )
 
 
 def _symbols(part: Part) -> list[t.DocumentSymbol]:
-    return [_symbol(part, item) for item in part.piece.tree.file.items]
+    if part.piece.goes_on:
+        (policy,) = part.piece.items
+        assert isinstance(policy, ast.Policy)
+        return [_member(part, member) for member in policy.members]
+    return [_symbol(part, item) for item in part.piece.items]
 
 
 def _symbol(part: Part, item: ast.Item) -> t.DocumentSymbol:
@@ -208,7 +236,7 @@ def _lenses(uri: str, part: Part) -> list[t.CodeLens]:
         if isinstance(item, ast.Test):
             arguments = [uri, item.name.text.strip('"')]
             command = t.Command("run test", RUN_TEST, arguments=arguments)
-        elif isinstance(item, ast.Policy):
+        elif isinstance(item, ast.Policy) and not part.piece.goes_on:
             command = t.Command("explain", EXPLAIN, arguments=[uri, item.name.text])
         else:
             continue

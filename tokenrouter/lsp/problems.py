@@ -129,7 +129,7 @@ def _import(document: Document, file: str) -> Span:
     imports = [
         (i.path.text.strip('"'), source.span(i.path.start + base, i.path.end + base))
         for piece, base in document.parts
-        for i in piece.tree.file.items
+        for i in piece.items
         if isinstance(i, ast.Import)
     ]
     name = Path(file).name

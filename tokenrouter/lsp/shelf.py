@@ -26,8 +26,10 @@ class Stand(NamedTuple):
     def of(cls, source: Source, piece: Piece, base: int) -> Stand:
         """Return where a piece stands whose source would begin at an offset of a text."""
         line, column = source.place(base + piece.before)
-        own = piece.tree.source.place(piece.before)[0]
-        return cls(line - own, column - 1, own - 1)  # only white space stands before it on its line
+        own, before = piece.tree.source.place(piece.before)
+        return cls(
+            line - own, column - before, own - 1
+        )  # in the text only white space stands before it on its line
 
     def position(self, own: t.Position) -> t.Position:
         """Return a position in the text."""

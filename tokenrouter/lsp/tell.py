@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from lsprotocol import types as t
 
@@ -228,21 +228,20 @@ def _labels(
     signals = {signal.name: signal for policy in policies for signal in policy.signals}
     exprs = [signal.of for signal in signals.values() if signal.span.file in bare]
     for policy in policies:
-        if document.home(policy.span.file, 0)[0] in bare:
-            exprs += _expressions(policy)
+        exprs += _expressions(policy, bare)
     for expr in exprs:
         for part in hir.walk(expr):
             if not isinstance(part, hir.Const) or part.unit not in _SUFFIX:
                 continue
-            name, end = document.home(part.span.file, part.span.end)
-            if end in bare.get(name, ()):
-                yield name, end, _SUFFIX[part.unit]
+            if part.span.end in bare.get(part.span.file, ()):
+                yield part.span.file, part.span.end, _SUFFIX[part.unit]
 
 
-def _expressions(policy: hir.Policy) -> Iterator[hir.Expr]:
-    yield from (s.when for s in policy.start if s.when is not None)
+def _expressions(policy: hir.Policy, near: Collection[str]) -> Iterator[hir.Expr]:
+    """Yield the conditions of a policy that stand in some pieces."""
+    yield from (s.when for s in policy.start if s.when is not None and s.span.file in near)
     for block in policy.blocks:
-        for rule in block.rules:
+        for rule in block.rules if block.span.file in near else ():
             if rule.when is not None:
                 yield rule.when
             go = rule.action.go
