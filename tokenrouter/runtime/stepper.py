@@ -1,7 +1,8 @@
 """One model under a chosen load: a subserver whose batch, context and peers are made up, so that its steps can be timed.
 
 Every request that leaves comes back at once with as many tokens as its peers would have written. What is timed is a whole
-step of the subserver: the model, sampling, signals, rules and messages.
+step of the subserver: the hand-offs that it takes before, the model, sampling, signals, rules, and the messages that it sends.
+Of messages all is timed but the sockets.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence as Some
 import msgspec
 
 from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.load import load_runner, subserver
 from tokenrouter.runtime.messages import (
     Abort,
@@ -22,10 +24,12 @@ from tokenrouter.runtime.messages import (
     Sampling,
     ToFrontEnd,
     ToSubserver,
+    encode,
 )
 from tokenrouter.runtime.row import Runner
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.state import initial, limits
+from tokenrouter.runtime.transport import parse_for_subserver
 
 ROOM = 64  # tokens, at least, that a request may write before its batch is made anew
 RETURNS = 4  # likewise
@@ -44,6 +48,8 @@ class Stepper:
         self.settings = msgspec.structs.replace(settings, windows="off")
         self.runner = runner or load_runner(plan, model, settings)
         self.left: list[Handoff] = []
+        self.check = MessageCheck(plan)
+        self._taking_ms = 0.0  # what the hand-offs took that the next step finds
         self.subserver = subserver(
             plan, model, self.runner, self._send, _now_ms, settings=self.settings
         )
@@ -58,6 +64,7 @@ class Stepper:
         self._written_out = False  # whether a request is near the most that it may write
 
     def _send(self, to: int, message: ToSubserver | ToFrontEnd) -> None:
+        encode(message)
         if isinstance(message, Handoff):
             self.left.append(message)
 
@@ -148,7 +155,8 @@ class Stepper:
             self._fill()
         begin = time.perf_counter()
         ran = self.subserver.step()
-        took = 1000 * (time.perf_counter() - begin)
+        took = 1000 * (time.perf_counter() - begin) + self._taking_ms
+        self._taking_ms = 0.0
         assert ran, "a full batch was not due"
         longest = max((sequence.n_output for sequence in sequences.values()), default=0)
         # Found before any comes back with tokens that no step would read.
@@ -160,6 +168,7 @@ class Stepper:
     def _return(self) -> None:
         """Let the requests that left come back, each with tokens of its peers."""
         left, self.left = self.left, []
+        back: list[bytes] = []
         for handoff in left:
             if handoff.request not in self.subserver.scheduler.sequences:
                 # A request without pages to come back to is forgotten by the sender; another takes its place.
@@ -176,16 +185,22 @@ class Stepper:
                 remaining=0,
                 until=None,
             )
-            self.subserver.receive(
-                Handoff(
-                    request=handoff.request,
-                    epoch=self.subserver.epoch,
-                    start=end,
-                    tokens=[self.random.randrange(self.plan.tokenizer.size) for _ in range(unread)],
-                    seen=[end + unread] * len(handoff.seen),
-                    state=state,
-                )
+            tokens = [self.random.randrange(self.plan.tokenizer.size) for _ in range(unread)]
+            again = Handoff(
+                request=handoff.request,
+                epoch=self.subserver.epoch,
+                start=end,
+                tokens=tokens,
+                seen=[end + unread] * len(handoff.seen),
+                state=state,
             )
+            back.append(encode(again))
+        begin = time.perf_counter()
+        for data in back:
+            message = parse_for_subserver(data, self.check, self.model)
+            assert message is not None, "a made-up hand-off is none"
+            self.subserver.receive(message)
+        self._taking_ms = 1000 * (time.perf_counter() - begin)
 
     def _drawn(self) -> int:
         """Return with how many tokens a request comes back: each number of `unread` once before any comes again."""
