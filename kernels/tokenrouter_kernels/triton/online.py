@@ -105,7 +105,7 @@ def join(
     total = tl.sum(a * s, 0)
     first = total * 0
     square = total * 0
-    c = tl.where(a > 0, m - top, 0.0)
+    c = m - top  # of a part of banned ids -1e30, times sums that are 0
     if MOMENTS:
         t = tl.load(at + 2, mask=real, other=0.0, cache_modifier=".cg")
         first = tl.sum(a * (t + c * s), 0) / total
@@ -115,7 +115,7 @@ def join(
     second = total * 0
     if SECOND:
         runner_up = tl.load(at + 4, mask=real, other=float("-inf"), cache_modifier=".cg")
-        others = tl.where((p == leader) | (m == LOW), float("-inf"), m)
+        others = tl.where(p == leader, float("-inf"), m)
         second = tl.maximum(tl.max(runner_up, 0), tl.max(others, 0))
     before = total * 0
     if RANK:

@@ -1,6 +1,8 @@
 """Counter-based random numbers on the device: the draws of `tokenrouter_kernels.philox`, to the bit.
 
-Words of 32 bits are held in uint64, where no product or sum of two can overflow.
+Shapes: seed, position [B] int64 -> [B] float64, 53 bits; the key is the seed, the counter (position, model, purpose), so that a draw
+depends on neither batch nor order. The ten rounds and the conversion are one function, which route programs call in place. Words
+of 32 bits are held in uint64, where no product or sum of two can overflow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Holds kernels in the interpreter to the tensors that they were given: no load or store may touch anything else.
 
-A view is exact: what lies between its rows, or beyond its last one, is not part of it. What is read of each tensor is counted.
+A view is exact: what lies between its rows, or beyond its last one, is not part of it. What is read and written of each tensor is counted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ class Memory:
     def __init__(self, real) -> None:
         self.real = real
         self.tensors: list[torch.Tensor] = []
-        self._loaded: Counter[int] = Counter()  # elements, by where their tensor begins
+        self._counts: Counter[tuple[str, int]] = Counter()  # elements, by where their tensor begins
 
     def loaded(self, tensor: torch.Tensor) -> int:
         """Return how many elements of a tensor were loaded, each as often as it was."""
-        return self._loaded[tensor.data_ptr()]
+        return self._counts["load", tensor.data_ptr()]
+
+    def stored(self, tensor: torch.Tensor) -> int:
+        """Return how many elements of a tensor were stored, likewise."""
+        return self._counts["store", tensor.data_ptr()]
 
     def __getattr__(self, name: str):
         return getattr(self.real, name)
@@ -56,8 +60,7 @@ class Memory:
             found[tensor.data_ptr()] = found.get(tensor.data_ptr(), inside) | inside
         for at, inside in found.items():
             known |= inside
-            if what == "load":
-                self._loaded[at] += int(inside.sum())
+            self._counts[what, at] += int(inside.sum())
         if not known.all():
             raise OutOfBoundsError(
                 f"{what} of {int((~known).sum())} elements that no argument holds"

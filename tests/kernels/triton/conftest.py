@@ -19,6 +19,12 @@ def loaded(within_bounds):
 
 
 @pytest.fixture
+def stored(within_bounds):
+    """A function that returns how many elements of a tensor kernels have stored."""
+    return within_bounds.stored
+
+
+@pytest.fixture
 def apart():
     """A function that returns a tensor of the same values, the rows of which lie apart from each other."""
 

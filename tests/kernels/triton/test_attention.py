@@ -137,7 +137,18 @@ def test_of_keys_and_values_a_context_is_read_once_and_no_more(attention, loaded
 
     attended(attention, c)
 
+    parts = 2 + 1 if attention is fast.decode_attention else 1 + 1  # of 64 positions
     assert loaded(c.keys) == loaded(c.values) == (70 + 9) * 2 * 12
+    assert loaded(c.q) == parts * 4 * 12
+
+
+@KERNELS
+def test_a_block_without_tokens_reads_nothing(attention, loaded):
+    c = case([(70, 3), (9, 1)], 18, 1, 4)  # one token a block
+
+    attended(attention, c)
+
+    assert loaded(c.keys) == loaded(c.values) == (68 + 69 + 70 + 9) * 4
 
 
 @KERNELS

@@ -35,13 +35,14 @@ def test_a_masked_lane_touches_nothing():
     assert y.tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
 
 
-def test_what_is_read_of_a_tensor_is_counted(loaded):
+def test_what_is_read_and_written_of_a_tensor_is_counted(loaded, stored):
     x, y = torch.arange(8.0), torch.zeros(8)
 
     for _ in range(2):
         copy_kernel[(1,)](x[:5], y[:5], 5, BLOCK=8)
 
     assert (loaded(x), loaded(y)) == (10, 0)
+    assert (stored(x), stored(y)) == (0, 10)
 
 
 def test_unwritten_memory_is_poisoned():

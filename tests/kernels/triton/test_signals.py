@@ -121,6 +121,14 @@ def test_a_whole_part_may_be_banned():
     assert got["rank", ()].tolist() == [1.0, 2.0]
 
 
+def test_only_the_program_of_a_row_that_comes_last_writes_its_figures(stored):
+    key = ("entropy", ())
+
+    found = [fast.signals([key], torch.randn(3, n), torch.arange(3))[key] for n in (64, 300)]
+
+    assert stored(found[0]) == stored(found[1]) > 0
+
+
 def test_counters_are_back_at_0_for_the_next_launch(monkeypatch):
     kept = []
     zeros = torch.zeros
