@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engines import install
-from engines.export import exported
+from engines import export, install
 
 from tokenrouter.demo.fetch import fetch
 
@@ -80,8 +79,7 @@ class Files:
 def prepare() -> Files:
     """Fetch the demo's large model, and write it down in the other forms."""
     packed = fetch()
-    found = exported("demo:large")
-    return Files(found.directory, found.gguf, packed)
+    return Files(export.directory_of("demo:large"), export.gguf_of("demo:large"), packed)
 
 
 def python_of(name: str) -> Path | None:

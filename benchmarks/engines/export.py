@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from tokenrouter.models.config import ModelConfig, read_config
 from tokenrouter.models.gguf import read_gguf
 from tokenrouter.models.locate import Located, locate
 from tokenrouter.models.rebuild import of_bytes, rebuild
-from tokenrouter.models.vocabulary import gguf_of, printable_bytes, read_vocabulary
+from tokenrouter.models.vocabulary import gguf_of as own_gguf
+from tokenrouter.models.vocabulary import printable_bytes, read_vocabulary
 from tokenrouter.runtime.model.load import weights_of
 
 NAMES = {  # of a layer's parts, here and in a GGUF file
@@ -44,43 +45,40 @@ OUTER = {
 }
 ROTATED = re.compile(r"self_attn\.([qk])_proj\.weight")
 NORMAL, CONTROL = 1, 3  # kinds of tokens in a GGUF file
+Tensors = dict[str, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class Exported:
-    """One model, twice."""
-
-    directory: Path
-    gguf: Path
+def directory_of(use: str) -> Path:
+    """Return a model's directory in Hugging Face's layout, in the cache, written where it is missing."""
+    return kept(use, "directory", write_directory)
 
 
-def exported(use: str) -> Exported:
-    """Return a model's files in the cache, written where they are missing."""
-    place = cache_dir() / "bench" / "exported" / re.sub(r"[^\w.-]+", "-", use)
-    done = place / "done"
-    found = Exported(place, place / "model.gguf")
-    if not done.exists():
+def gguf_of(use: str) -> Path:
+    """Return a model's GGUF file in the cache, written where it is missing."""
+    return kept(use, "gguf", write_gguf) / "model.gguf"
+
+
+def kept(use: str, form: str, write: Callable[[Path, Located, ModelConfig, Tensors], None]) -> Path:
+    """Return the folder of one form of a model, which is whole."""
+    place = cache_dir() / "bench" / "exported" / re.sub(r"[^\w.-]+", "-", use) / form
+    if not (place / "done").exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         located = locate(use, Path())
         config = read_config(located)
-        tensors = read(located, config)
-        write_directory(place, located, config, tensors)
-        write_gguf(found.gguf, located, config, tensors)
-        done.touch()
-    return found
+        write(place, located, config, read(located, config))
+        (place / "done").touch()
+    return place
 
 
-def read(located: Located, config: ModelConfig) -> dict[str, torch.Tensor]:
+def read(located: Located, config: ModelConfig) -> Tensors:
     """Return all weights in bfloat16, under Hugging Face's names."""
     weights = weights_of(located, config)
     names = sorted(weights.names() - {"rope_freqs.weight"})
     return {name: weights.get(name).to(torch.bfloat16).contiguous() for name in names}
 
 
-def write_directory(
-    place: Path, located: Located, config: ModelConfig, tensors: dict[str, torch.Tensor]
-) -> None:
+def write_directory(place: Path, located: Located, config: ModelConfig, tensors: Tensors) -> None:
     """Write config.json, model.safetensors and tokenizer.json."""
     shape: dict[str, Any] = {
         "architectures": ["Qwen3ForCausalLM" if config.family == "qwen3" else "LlamaForCausalLM"],
@@ -102,7 +100,7 @@ def write_directory(
     }
     (place / "config.json").write_text(json.dumps(shape, indent=1), encoding="utf-8")
     save_file(tensors, place / "model.safetensors", {"format": "pt"})
-    source = gguf_of(located)
+    source = own_gguf(located)
     plain = (
         of_bytes(read_vocabulary(located).tokens) if source is None else rebuild(read_gguf(source))
     )
@@ -111,11 +109,9 @@ def write_directory(
     (place / "tokenizer_config.json").write_text(json.dumps(kind), encoding="utf-8")
 
 
-def write_gguf(
-    target: Path, located: Located, config: ModelConfig, tensors: dict[str, torch.Tensor]
-) -> None:
+def write_gguf(place: Path, located: Located, config: ModelConfig, tensors: Tensors) -> None:
     """Write the same as one GGUF file."""
-    writer = gguf.GGUFWriter(target, config.family)
+    writer = gguf.GGUFWriter(place / "model.gguf", config.family)
     writer.add_block_count(config.layers)
     writer.add_context_length(config.context)
     writer.add_embedding_length(config.hidden)
@@ -160,7 +156,7 @@ def gguf_name(name: str) -> str:
 
 def add_tokenizer(writer: gguf.GGUFWriter, located: Located, config: ModelConfig) -> None:
     """Copy the tokenizer of the model's own file, or spell a dummy's."""
-    source = gguf_of(located)
+    source = own_gguf(located)
     if source is None:
         spelling = {byte: character for character, byte in printable_bytes().items()}
         tokens = read_vocabulary(located).tokens

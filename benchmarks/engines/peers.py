@@ -1,0 +1,199 @@
+"""Other engines' servers as the dispatcher of `trc bench --baseline` sees a server: one token a request, prefix caching on.
+
+    llama.cpp   the library behind a small server of this benchmark (`serve_llama_cpp.py`): continuous batching over slots with
+                prefixes kept, without the chat, sampling and grammar machinery that its own server runs for each request
+    vllm        `vllm serve` of the CPU build, automatic prefix caching
+
+Each model has one server. Both are asked for the likeliest token by id; neither tells a signal, so policies that read one
+have no such side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engines.export import directory_of, gguf_of
+from engines.install import LLAMA, VLLM, python_of
+
+from tokenrouter.bench.http import BenchError, Http
+
+PEERS = ("llama.cpp", "vllm")
+READY_S = 600.0  # vLLM compiles its model first
+LOCAL = "127.0.0.1"
+Body = dict[str, Any]
+
+
+@dataclass(eq=False)
+class LlamaCpp:
+    """One llama.cpp server."""
+
+    http: Http
+
+    async def ask(self, path: str, body: Body) -> Body:
+        """Answer the dispatcher as our own server does."""
+        del path
+        status, answer = await self.http.json("/completion", {"prompt": body["prompt"]})
+        if status != 200:
+            raise BenchError(f"llama.cpp: {status}: {answer}")
+        return traced(answer["token"])
+
+
+@dataclass(eq=False)
+class Vllm:
+    """One vLLM server."""
+
+    http: Http
+
+    async def ask(self, path: str, body: Body) -> Body:
+        """Answer the dispatcher as our own server does."""
+        asked = {
+            "prompt": body["prompt"],
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "return_token_ids": True,
+        }
+        answer = await self.http.ask(path, asked)
+        return traced(answer["choices"][0]["token_ids"][0])
+
+
+Peer = LlamaCpp | Vllm
+
+
+def traced(token: int) -> Body:
+    """Return an answer in the shape that the dispatcher reads."""
+    return {"choices": [{"route": {"trace": [{"id": token, "signals": {}}]}}]}
+
+
+@contextlib.contextmanager
+def served(
+    peer: str, uses: Sequence[str], *, clients: int, context: int, threads: int
+) -> Iterator[list[Peer] | None]:
+    """Give one server a model, up until the end of the block; None where the engine cannot be had."""
+    program = python_of(LLAMA if peer == "llama.cpp" else VLLM)
+    if program is None:
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        started = []
+        for at, use in enumerate(uses):
+            port = free_port()
+            if peer == "llama.cpp":
+                command = llama_command(program, use, port, clients, context, threads)
+                environment: dict[str, str] = {}
+            else:
+                command = vllm_command(program, use, port, clients, context)
+                environment = vllm_environment(at, threads)
+            process = Process(f"{peer} with {use}", command, environment, port)
+            stack.callback(process.close)
+            started.append(process)
+        for process in started:
+            process.wait()
+        kind = LlamaCpp if peer == "llama.cpp" else Vllm
+        yield [kind(Http(process.url)) for process in started]
+
+
+def llama_command(
+    python: Path, use: str, port: int, clients: int, context: int, threads: int
+) -> list[str]:
+    """Return how llama.cpp is started."""
+    sizes = map(str, (port, clients, context, threads))
+    return [
+        str(python),
+        str(Path(__file__).parent / "serve_llama_cpp.py"),
+        str(gguf_of(use)),
+        *sizes,
+    ]
+
+
+def vllm_command(program: Path, use: str, port: int, clients: int, context: int) -> list[str]:
+    """Return how vLLM's server is started."""
+    return [
+        *(str(program.parent / "vllm"), "serve", str(directory_of(use))),
+        *("--host", LOCAL, "--port", str(port), "--dtype", "bfloat16"),
+        *("--max-model-len", str(context), "--max-num-seqs", str(clients)),
+        *(
+            "--block-size",
+            "32",
+        ),  # the least; of 128, the default here, prefixes are known too rarely
+        *("--enable-prefix-caching", "--disable-log-stats", "--disable-uvicorn-access-log"),
+    ]
+
+
+def vllm_environment(at: int, threads: int) -> dict[str, str]:
+    """Return what vLLM reads of the environment: with one thread each, a core each."""
+    cores = sorted(os.sched_getaffinity(0))
+    own = cores[at * threads % len(cores) :][:threads]
+    return {
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, own)),
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+
+
+class Process:
+    """One server and its last words."""
+
+    def __init__(
+        self, what: str, command: list[str], environment: dict[str, str], port: int
+    ) -> None:
+        self.what, self.url = what, f"http://{LOCAL}:{port}/v1"
+        self._health = f"http://{LOCAL}:{port}/health"
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | environment,
+            start_new_session=True,
+        )
+
+    def wait(self) -> None:
+        """Return when the server answers; raises BenchError where it will not."""
+        end = time.monotonic() + READY_S
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise BenchError(f"{self.what} did not start: {self.last_words()}")
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                if urllib.request.urlopen(self._health, timeout=5).status == 200:
+                    return
+            time.sleep(0.2)
+        raise BenchError(f"{self.what} was not ready after {READY_S:.0f} s: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the last lines of its log."""
+        self._log.seek(0)
+        return " / ".join(self._log.read().decode("utf-8", "replace").strip().splitlines()[-3:])
+
+    def close(self) -> None:
+        """End the server and all that it started: vLLM's workers outlive their parent."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._log.close()
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOCAL, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,86 @@
+"""What `routed.py` measures: pairs of models, and policies over them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ALONE = "alone"
+
+
+class Pair(NamedTuple):
+    """Two models of one vocabulary."""
+
+    small: str
+    large: str
+    cost: float  # of a token of the large one, in tokens of the small one
+
+
+PAIRS = {
+    "demo": Pair("demo:small", "demo:large", 2.7),
+    "0.6b+1.7b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-1.7b", 2.9),
+    "0.6b+4b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-4b", 6.8),
+}
+MODELS = """route 1
+model small {{ use "{small}"  dtype {dtype}  cost 1 }}
+model large {{ use "{large}"  dtype {dtype}  cost {cost} }}
+"""
+BY_CHANCE = """
+policy by_chance {{
+  start small
+  at small {{
+    when chance < {p}% -> retry large
+    otherwise -> commit
+  }}
+  at large {{
+    otherwise -> commit then small
+  }}
+}}
+"""
+STITCH = """
+policy stitch {
+  start small
+  at small {
+    when entropy > 3.3 -> retry large
+    otherwise -> commit
+  }
+  at large {
+    when entropy <= 3.3 -> commit then small
+    otherwise -> commit
+  }
+}
+"""
+MIXTURE = """
+policy mixture {
+  start mix { small: 0.7  large: 0.3 }
+  at any {
+    otherwise -> commit then mix { small: 0.7  large: 0.3 }
+  }
+}
+"""
+ONLY = """
+policy only_{name} {{
+  start {name}
+  at {name} {{
+    otherwise -> commit
+  }}
+}}
+"""
+POLICIES = {
+    "p05": BY_CHANCE.format(p=5),
+    "p10": BY_CHANCE.format(p=10),
+    "p35": BY_CHANCE.format(p=35),
+    "mixture": MIXTURE,
+    "stitch": STITCH,
+}
+SIGNALS = {"stitch"}  # read what random weights do not have, and what other engines do not tell
+
+
+def source(pair: str, policy: str, dtype: str) -> str:
+    """Return the text of a policy over a pair."""
+    models = PAIRS[pair]
+    lines = MODELS.format(**models._asdict(), dtype=dtype).splitlines()
+    if not policy.startswith(f"{ALONE}:"):
+        return "\n".join(lines) + POLICIES[policy]
+    name = policy.partition(":")[2]
+    own = [line for line in lines if line.startswith(("route", f"model {name} "))]
+    return "\n".join(own) + ONLY.format(name=name)
