@@ -336,6 +336,27 @@ def test_a_mistake_in_a_block_costs_no_other_block(old, new):
     assert any(d.severity == "error" for d in after.resolved.diagnostics)
 
 
+SPOTS = ("start a\n", "margin < 0.15 ", "margin < 0.22 ", "<= 30%\n}\n")
+
+
+@pytest.mark.parametrize("spot", SPOTS)
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "\n  }\n}\n", "{", "} ", "} }", "(", '"x', "/* x", "commit then", "\n  at a { otherwise -> commit }\n",
+        "\n  at b { otherwise -> commit }\n}\n", "or margin > 1 -> borrow a until margin > 1\n  at most 3\n  when margin < 2%",
+        "=> 1 { commit", "}\npolicy q {", "\n  start b\n",
+    ],
+)  # fmt: skip
+def test_what_is_typed_into_a_block_is_read_as_it_is_from_scratch_and_taken_back(spot, typed):
+    cutter, again = Cutter(PATH), Again(PATH)
+    for text in (LONG, LONG.replace(spot, spot + typed, 1), LONG):
+        assert told(whole(cutter.cut(text))) == told(parse(Source.of(PATH, text)))
+        now = again.study(text, SETS, read).resolved
+        scratch = study(text, PATH, SETS, read).resolved
+        assert (now.diagnostics, now.policies) == (scratch.diagnostics, scratch.policies)
+
+
 def parts(swift, begins):
     """Return the grains of a policy."""
     return next(piece.parts for piece, _ in swift.pieces.pieces if piece.text.startswith(begins))
