@@ -5,7 +5,7 @@
 
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
 of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights
-in the same type, with the same threads. They are measured with the same requests in turn; the order turns round with every round.
+in the same type. They are measured with the same requests in turn; the order turns round with every round.
 Servers stay up over all numbers of clients, and those of other engines over all policies. What is measured
 is written down at once: the same command goes on where it was stopped.
 
@@ -88,7 +88,8 @@ def arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=2, metavar="R", help="of each cell (%(default)s)")
     add("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="(%(default)s)")
     add("--windows", choices=("fixed", "adaptive", "off"), default="fixed", help="as of trc serve")
-    add("--threads", type=int, help="of each model (its share of the cores)")
+    add("--threads", type=int, help="of each model of ours (as trc serve has it)")
+    add("--peer-threads", type=int, default=1, help="of each ordinary server (%(default)s)")
     add("--alone", action="store_true", help="measure the models without routing instead")
     add("--quick", action="store_true", help="the demo pair, p10, 1 and 4 clients, 32 tokens")
     add("--markdown", type=Path, metavar="FILE", help="write the table for docs")
@@ -123,7 +124,7 @@ def peers(
             models = [PAIRS[pair].small, PAIRS[pair].large]
             context = PROMPT + args.tokens + 32
             most = max(args.clients)
-            made = served(name, models, clients=most, context=context, threads=args.threads or 1)
+            made = served(name, models, clients=most, context=context, threads=args.peer_threads)
             up = stack.enter_context(made)
             if up is not None:
                 found[name] = up
@@ -146,9 +147,14 @@ def measure(
         where = Path(directory) / "plan.json"
         write(plan, where)
         ours = course.Served(plan=plan, path=where, baseline=BASELINE in beside, options=[])
-        threads = str(ours.threads(args.threads))
-        ours.options.extend(["--threads", threads, "--windows", args.windows])
-        with ours.plans() as plans, servers.started(plans, ours.options) as up:
+        own = ["--windows", args.windows]
+        if args.threads is not None:
+            own += ["--threads", str(args.threads)]
+        with contextlib.ExitStack() as stack:
+            routed, *alone = stack.enter_context(ours.plans())
+            up = stack.enter_context(servers.started([routed], own))
+            ordinary = ["--threads", str(args.peer_threads)]
+            up += stack.enter_context(servers.started(alone, ordinary))
             urls = [url for _, url in up]
             for cell in cells:
                 say(f"{cell.pair} {cell.policy}: {cell.clients} clients, {cell.tokens} tokens each")

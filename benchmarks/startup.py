@@ -44,7 +44,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5, metavar="R", help="(%(default)s)")
-    parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], help="of the models")
+    parser.add_argument("--dtype", nargs="+", default=["float32"], help="of the models")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         plan = Path(directory) / "plan.json"
