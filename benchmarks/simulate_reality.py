@@ -6,6 +6,9 @@ Compiles the demo, profiles it on prompts of its own, compiles it again with tha
 arrivals with the same lengths of prompts and answers, many times with other luck. All that is measured is kept in DIR, one file a step: what is
 there is not measured again, and each step tells the command that makes it. `--until profile` ends after the profile. Without DIR nothing is kept.
 
+Served answers do not end by themselves, and what the models write after an end of sequence is another text than what the profile saw. So the
+arrivals are simulated twice: with the ways that the profile counted, and with the shares and hand-offs that the server counted.
+
 Every request of a rate has a prompt of its own and each rate a server of its own, so that no prefix is known but that of the one request
 that warms it up; it is left out of the trace's prompts too. Needs a machine with nothing else to do.
 """
@@ -17,15 +20,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 
+from tokenrouter import cli
+from tokenrouter.bench.figures import Figures
 from tokenrouter.bench.load import arrivals
 from tokenrouter.bench.report import Result
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.io import read
+from tokenrouter.profile.io import read as read_profile
 from tokenrouter.profile.prompts import shipped
+from tokenrouter.profile.structs import Move
 
 POLICY = Path(__file__).parents[1] / "examples" / "demo.route"
 LUCKS = 20  # simulations of one rate
@@ -100,7 +109,6 @@ def table(where: Path, rates: list[float], n: int, tokens: int) -> str:
     for rate in rates:
         result = msgspec.json.decode((where / f"bench-{rate:g}.json").read_bytes(), type=Result)
         [run] = result.rows[0].runs
-        seen = simulated(where, rate, n, tokens)
         assert run.ttft_ms is not None and run.e2e_ms is not None
         first = [getattr(run.ttft_ms, part) for part in PARTS]
         whole = [getattr(run.e2e_ms, part) for part in PARTS]
@@ -108,18 +116,39 @@ def table(where: Path, rates: list[float], n: int, tokens: int) -> str:
         lines.append(
             f"| {rate:g} | served | {run.tokens_per_s:.1f} | {_told(first)} | {_told(whole)} | {share} |"
         )
-        speed = statistics.fmean(each["tokens_per_s"] for each in seen)
-        means = {
-            what: [statistics.fmean(each[what][part] for each in seen) for part in PARTS]
-            for what in ("first_token", "latency")
+        profiles = {
+            "simulated, ways of the profile": where / "profile.json",
+            "simulated, ways as served": as_served(where, rate, run),
         }
-        lines.append(
-            f"| | simulated | {speed:.1f} | {_told(means['first_token'])} | {_told(means['latency'])} | |"
-        )
+        for name, profile in profiles.items():
+            seen = simulated(where, rate, n, tokens, profile)
+            speed = statistics.fmean(each["tokens_per_s"] for each in seen)
+            means = {
+                what: [statistics.fmean(each[what][part] for each in seen) for part in PARTS]
+                for what in ("first_token", "latency")
+            }
+            lines.append(
+                f"| | {name} | {speed:.1f} | {_told(means['first_token'])} | {_told(means['latency'])} | |"
+            )
     return "\n".join(lines)
 
 
-def simulated(where: Path, rate: float, n: int, tokens: int) -> list[dict]:  # type: ignore[type-arg]
+def as_served(where: Path, rate: float, run: Figures) -> Path:
+    """Write the profile with the ways that the server counted: the demo drops a candidate of small, or goes on after one of large."""
+    assert run.share is not None and run.handoffs_per_token is not None
+    there = round(run.handoffs_per_token / 2 * run.output_tokens)  # and as many back
+    small, large = (round(run.share[name] * run.output_tokens) for name in ("small", "large"))
+    ways = [(0, 0, False, 1, there), (0, 1, True, 0, small)]
+    ways += [(1, 0, True, 0, there), (1, 1, True, 1, large - there)]
+    profile = read_profile(where / "profile.json")
+    moves = [Move(model=m, rule=r, keep=k, to=t, n=n) for m, r, k, t, n in ways]
+    path = where / f"profile-{rate:g}.json"
+    served = msgspec.structs.replace(profile.ways, moves=moves)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(profile, ways=served)))
+    return path
+
+
+def simulated(where: Path, rate: float, n: int, tokens: int, profile: Path) -> list[dict]:  # type: ignore[type-arg]
     """Return what simulations of the same arrivals show, each with other luck."""
     tokenizer = TextTokenizer.of(read(where / "plan.json"), where)
     trace = where / f"trace-{rate:g}.jsonl"
@@ -131,16 +160,10 @@ def simulated(where: Path, rate: float, n: int, tokens: int) -> list[dict]:  # t
     trace.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     found = []
     for luck in range(LUCKS):
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "tokenrouter.cli", "simulate", str(where / "plan.json")),
-                *("--profile", str(where / "profile.json"), "--trace", str(trace)),
-                *("--seed", str(luck), "--json"),
-            ],
-            check=True,
-            capture_output=True,
-        )
-        found.append(msgspec.json.decode(done.stdout))
+        asked = ("--profile", str(profile), "--trace", str(trace))
+        with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()):
+            cli.main(["simulate", str(where / "plan.json"), *asked, "--seed", str(luck), "--json"])
+        found.append(msgspec.json.decode(told.getvalue()))
     return found
 
 
