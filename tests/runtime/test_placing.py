@@ -48,6 +48,19 @@ def test_a_plans_own_gpus_win():
 
 
 @pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (([0], []), [[0], [1]]),
+        (([], [0]), [[1], [0]]),
+        (([1], []), [[1], [0]]),
+        (([], [1]), [[0], [1]]),
+    ],
+)
+def test_a_model_whose_gpu_is_not_named_has_one_that_no_other_is_named_for(own, expected):
+    assert places(plan(*((1, 1, 1, gpus) for gpus in own)), 2) == expected
+
+
+@pytest.mark.parametrize(
     ("model", "gpus", "message"),
     [
         ((1, 1, 1, []), 0, "no GPU is there; serve with --device cpu"),

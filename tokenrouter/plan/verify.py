@@ -9,11 +9,14 @@ for more requests than there are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import isfinite
 
 from tokenrouter.plan import verify_graphs, verify_predictions, verify_programs
 from tokenrouter.plan.structs import Param, Plan
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # as in the language
 
 
 def verify(plan: Plan) -> list[str]:
@@ -56,12 +59,16 @@ def _names(plan: Plan) -> Iterator[str]:
         "params": [p.name for p in plan.params],
         "vars": [v.name for v in plan.vars],
         "heads": [h.name for h in plan.heads],
+        "policy": [plan.policy],
     }
     for group, names in groups.items():
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield f"`{group}` holds `{name}` twice"
-        if "" in names:
-            yield f"`{group}` holds an empty name"
+        for name in names:
+            if not NAME.fullmatch(
+                name
+            ):  # names become parts of file names and of generated sources
+                yield f"`{group}` holds what is no name: {name!r}"
 
 
 def _tokenizer(plan: Plan) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Which GPU each rank of each model runs on, and how much KV all of them have room for.
 
-    places     a plan's own (`Model.gpus`), else one GPU a rank in order; with fewer GPUs than ranks the models go round, and share
+    places     a plan's own (`Model.gpus`), else one GPU a rank in order, the least taken first: with fewer GPUs than ranks models share
     capacity   tokens that each pool holds: the most that fit on every GPU beside the weights that lie there
 
 Every pool holds the same number of tokens, as in the plan: a request keeps its pages on each model that it has visited.
@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def places(plan: Plan, gpus: int) -> list[list[int]]:
     """Return by model the GPU of each of its ranks; raises NoRoom where a plan names GPUs that are not there."""
     if gpus < 1:
         raise NoRoom("no GPU is there; serve with --device cpu")
-    found, at = [], 0
+    taken = Counter(gpu for model in plan.models for gpu in model.gpus)
+    found = []
     for model in plan.models:
         ranks = model.tensor_parallel
         if ranks > gpus:
@@ -48,8 +50,10 @@ def places(plan: Plan, gpus: int) -> list[list[int]]:
             raise NoRoom(
                 f"`{model.name}` is to run on GPUs {own}: {ranks} of the {gpus} that are there are needed"
             )
-        found.append(own or [(at + rank) % gpus for rank in range(ranks)])
-        at += 0 if own else ranks
+        if not own:
+            own = sorted(range(gpus), key=lambda gpu: taken[gpu])[:ranks]
+            taken.update(own)
+        found.append(own)
     return found
 
 
