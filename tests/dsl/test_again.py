@@ -345,7 +345,7 @@ SPOTS = ("start a\n", "margin < 0.15 ", "margin < 0.22 ", "<= 30%\n}\n")
     [
         "\n  }\n}\n", "{", "} ", "} }", "(", '"x', "/* x", "commit then", "\n  at a { otherwise -> commit }\n",
         "\n  at b { otherwise -> commit }\n}\n", "or margin > 1 -> borrow a until margin > 1\n  at most 3\n  when margin < 2%",
-        "=> 1 { commit", "}\npolicy q {", "\n  start b\n",
+        "at b { otherwise -> commit }\n}\n", "=> 1 { commit", "}\npolicy q {", "\n  start b\n",
     ],
 )  # fmt: skip
 def test_what_is_typed_into_a_block_is_read_as_it_is_from_scratch_and_taken_back(spot, typed):
