@@ -55,7 +55,7 @@ def test_the_specification_of_the_manual_is_read():
         ),
         (
             {"delta_ms": 1e-9},
-            "`step_ms[0]` is 6 ms, 6000000000 quanta; make `delta_ms` larger",
+            "`step_ms[0]` is 6 ms, 6e+09 quanta; make `delta_ms` larger",
         ),
         ({"delta_ms": 0}, "`delta_ms` is 0; it must be above 0"),
         (
@@ -102,6 +102,16 @@ def test_the_specification_of_the_manual_is_read():
             "`busy[0].models` holds 3; models go from 0 to 1",
         ),
         ({"busy": [{"models": [0], "rates": [0]}]}, "`busy[0].rates` is 0; it must be above 0"),
+        (
+            {
+                "busy": [
+                    {"models": [0, 1], "rates": [1, 1]},
+                    {"models": [1, 0], "rates": [0.5, 0.5]},
+                ]
+            },
+            "`busy[0]` and `busy[1]` give rates of the same models; give each busy set once",
+        ),
+        ({"p": [[0.65, 0.350002], [1, 0]]}, "row 0 of `p` sums to 1.000002; it must sum to 1"),
         ({"n": "four"}, "`n`: expected `int`, got `str`"),
         ({"colour": 1}, "object contains unknown field `colour`"),
         ({"solver": "guess"}, "`solver`: invalid enum value 'guess'"),

@@ -41,6 +41,11 @@ def check(spec: Spec) -> Spec:
     _check_ends(spec)
     for at, rates in enumerate(spec.busy):
         _check_rates(spec, at, rates)
+        for other, before in enumerate(spec.busy[:at]):
+            _need(
+                set(before.models) != set(rates.models),
+                f"`busy[{other}]` and `busy[{at}]` give rates of the same models; give each busy set once",
+            )
     if spec.windows is not None:
         check_windows(spec.windows, len(spec.step_ms), spec.n)
     if isinstance(spec.objective, Speed):
@@ -92,7 +97,7 @@ def _check_steps(spec: Spec, model: int, steps: float | list[float]) -> None:
         )
         _need(
             quanta <= MOST_QUANTA,
-            f"`{place}` is {step:g} ms, {quanta} quanta; make `delta_ms` larger",
+            f"`{place}` is {step:g} ms, {quanta:.3g} quanta; make `delta_ms` larger",
         )
 
 
@@ -143,7 +148,7 @@ def _check_matrices(spec: Spec) -> None:
 
 def _check_sum(row: Sequence[float], name: str) -> None:
     total = math.fsum(row)
-    _need(abs(total - 1) <= ROW_TOLERANCE, f"{name} sums to {total:.6g}; it must sum to 1")
+    _need(abs(total - 1) <= ROW_TOLERANCE, f"{name} sums to {total:.12g}; it must sum to 1")
 
 
 def _check_ends(spec: Spec) -> None:
