@@ -210,6 +210,17 @@ def test_what_is_long_past_is_forgotten():
     assert left / (left + ways[(0, -1, 0), (0, -1, 0)][0]) == pytest.approx(there, abs=0.01)
 
 
+def test_an_estimate_is_of_the_latest_looks_all_of_them():
+    plan = coin()
+    online = Online(plan)
+    for turn in range(1, 3 * SPAN):
+        for model in range(2):
+            online.take(tally(model, n=turn * 500))
+        found = online.look()
+
+    assert found.n_steps == SPAN * 2 * 500
+
+
 def test_the_length_of_answers_long_past_is_forgotten_too():
     plan = coin()
     online = Online(plan)

@@ -67,7 +67,7 @@ class Online:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._latest: dict[int, Tally] = {}
-        self._looks: deque[dict[int, Tally]] = deque([{}], maxlen=SPAN + 1)
+        self._looks: deque[dict[int, Tally]] = deque([{}], maxlen=SPAN)  # before this one
 
     def take(self, tally: Tally) -> None:
         """Note what a subserver has counted."""
