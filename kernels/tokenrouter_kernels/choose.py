@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tokenrouter_kernels.native import certainty
+from tokenrouter_kernels.native import certainty, draw
 from tokenrouter_kernels.native.build import library
 from tokenrouter_kernels.philox import uniform as plain_uniform
 from tokenrouter_kernels.sampling import SamplingParams
@@ -38,7 +38,9 @@ def sample(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
         from tokenrouter_kernels import triton as fast  # noqa: PLC0415
 
         return fast.sample(logits, params, uniforms)
-    return plain_sample(logits, params, uniforms, greedy)
+    if certainty.fits(logits) and (compiled := library()) is not None:
+        return draw.sample(compiled, logits, params, uniforms)
+    return plain_sample(logits, params, uniforms)
 
 
 def signals(needed: Sequence[Key], logits: Tensor, tokens: Tensor) -> dict[Key, Tensor]:
@@ -58,6 +60,8 @@ def uniform(seed: Tensor, position: Tensor, model: int, purpose: int) -> Tensor:
         from tokenrouter_kernels import triton as fast  # noqa: PLC0415
 
         return fast.uniform(seed, position, model, purpose)
+    if seed.device.type == "cpu" and (compiled := library()) is not None:
+        return draw.uniform(compiled, seed, position, model, purpose)
     return plain_uniform(seed, position, model, purpose)
 
 

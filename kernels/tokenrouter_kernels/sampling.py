@@ -16,7 +16,6 @@ order, and the whole vocabulary for the rows that they do not decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -57,14 +56,9 @@ def greedy(logits: Tensor) -> Tensor:
     return (logits == logits.amax(-1, keepdim=True)).to(torch.uint8).argmax(-1)
 
 
-def sample(
-    logits: Tensor,
-    params: SamplingParams,
-    uniforms: Tensor,
-    likeliest: Callable[[Tensor], Tensor] = greedy,
-) -> Tensor:
+def sample(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
     """Return a token a row: logits [B, V] over the real vocabulary, uniforms [B] float64 -> [B] int64."""
-    tokens = likeliest(logits)
+    tokens = greedy(logits)
     drawn = (params.temperature > 0).nonzero().flatten()
     if drawn.numel():
         rows = SamplingParams(*(values[drawn] for values in params))

@@ -62,8 +62,8 @@ def load_part(
 ) -> ModelRunner:
     """Return a model, or what one rank of a group has of it; raises ModelError."""
     check(plan, model, settings)
-    if settings.device == "cpu" and (settings.dtype or plan.models[model].dtype) == "float32":
-        native.library()  # signals need it, however the model runs: it is compiled now, not within a step
+    if settings.device == "cpu":
+        native.library()  # draws need it, however the model runs: it is compiled now, not within a step
     loaded = load_model(
         plan.models[model],
         Path(settings.base),

@@ -128,5 +128,9 @@ def _opened(file: Path) -> ctypes.CDLL:
     found.tr_greedy.restype = None
     found.tr_certainty.argtypes = [pointer, whole, whole, whole, pointer, ctypes.c_int, pointer]
     found.tr_certainty.restype = None
+    found.tr_sample.argtypes = [pointer, whole, whole, whole, *[pointer] * 6]
+    found.tr_sample.restype = None
+    found.tr_uniform.argtypes = [pointer, pointer, whole, whole, whole, pointer]
+    found.tr_uniform.restype = None
     found.tr_step.argtypes = [pointer, pointer, pointer, ctypes.c_int]
     return found

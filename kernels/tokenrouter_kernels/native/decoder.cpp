@@ -13,6 +13,7 @@
 
 #include "attention.h"
 #include "certainty.h"
+#include "draw.h"
 #include "linear.h"
 #include "team.h"
 
@@ -385,6 +386,18 @@ void tr_greedy(const float *logits, int64_t rows, int64_t n, int64_t stride, int
 // out [COLUMNS][rows], of a candidate a row; `wanted` has a bit for each column.
 void tr_certainty(const float *logits, int64_t rows, int64_t n, int64_t stride, const int64_t *candidates, int wanted, float *out) {
   for (long row = 0; row < rows; row++) certainty(logits + row * stride, n, candidates[row], wanted, out + row, rows);
+}
+
+// ids [rows], each drawn by its own choice and number in [0, 1).
+void tr_sample(const float *logits, int64_t rows, int64_t n, int64_t stride, const double *temperatures, const int64_t *top_k,
+               const double *top_p, const double *min_p, const double *uniforms, int64_t *ids) {
+  static thread_local Head head;
+  for (long row = 0; row < rows; row++)
+    ids[row] = draw(logits + row * stride, n, Choice{temperatures[row], top_k[row], top_p[row], min_p[row]}, uniforms[row], head);
+}
+
+void tr_uniform(const int64_t *seeds, const int64_t *positions, int64_t rows, int64_t model, int64_t purpose, double *out) {
+  for (long row = 0; row < rows; row++) out[row] = uniform((uint64_t)seeds[row], (uint32_t)positions[row], (uint32_t)model, (uint32_t)purpose);
 }
 
 }  // extern "C"
