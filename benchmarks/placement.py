@@ -1,10 +1,10 @@
 """Two models on few cores: which threads, where, and in how many processes.
 
-    python benchmarks/placement.py [--requests 8] [--tokens 48] [--rounds 3] [--dtype float32] [--policy chance]
+    python benchmarks/placement.py [--requests 1 4 8] [--tokens 48] [--rounds 3] [--dtype float32] [--policy chance] [--ways one "in turn"]
 
-    one        one thread a model, the scheduler of the kernel places them (what `trc serve` does on two cores)
+    one        one thread a model, wherever the kernel puts it
     pinned     likewise, and each model's process is kept on a core of its own
-    two        as many threads a model as there are cores: they share them
+    in turn    as many threads a model as there are cores, and one model steps at a time (what `trc serve` does on two cores)
     together   one process that runs a step of each model in turn, on all cores
 
 All in turn in every round, in the other order every second one; tokens/s of all requests from the first admission to the last token,
@@ -60,11 +60,12 @@ Way = Callable[[Plan, Load, Sampling], Awaitable[float]]
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=8, metavar="N", help="(%(default)s)")
+    parser.add_argument("--requests", type=int, nargs="+", default=[1, 4, 8], metavar="N")
     parser.add_argument("--tokens", type=int, default=48, metavar="N", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(%(default)s)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--policy", default="chance", choices=list(POLICIES))
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "placement.route"
@@ -73,16 +74,16 @@ def main() -> None:
         plan = compile_policy(file)
     sampling = Sampling(max_tokens=args.tokens, ignore_eos=True)
     source = random.Random(0)
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
-    for at in range(args.rounds):
-        load = [
-            [source.randrange(1000, 40000) for _ in range(PROMPT)] for _ in range(args.requests)
-        ]
-        for name in list(WAYS)[:: -1 if at % 2 else 1]:
-            found[name].append(asyncio.run(WAYS[name](plan, load, sampling)))
-    print(f"{args.policy}, {args.dtype}, {args.requests} requests, tokens/s:")
-    for name, rates in found.items():
-        print(f"{name:9} {statistics.median(rates):6.1f}  ({min(rates):.1f} to {max(rates):.1f})")
+    print(f"{args.policy}, {args.dtype}, tokens/s:")
+    for n in args.requests:
+        found: dict[str, list[float]] = {name: [] for name in args.ways}
+        for at in range(args.rounds):
+            load = [[source.randrange(1000, 40000) for _ in range(PROMPT)] for _ in range(n)]
+            for name in args.ways[:: -1 if at % 2 else 1]:
+                found[name].append(asyncio.run(WAYS[name](plan, load, sampling)))
+        for name, rates in found.items():
+            spread = f"({min(rates):.1f} to {max(rates):.1f})"
+            print(f"{n:3} requests, {name:9} {statistics.median(rates):6.1f}  {spread}", flush=True)
 
 
 async def one(plan: Plan, load: Load, sampling: Sampling) -> float:
@@ -95,8 +96,8 @@ async def pinned(plan: Plan, load: Load, sampling: Sampling) -> float:
     return await served(plan, load, sampling, threads=1, pin=True)
 
 
-async def two(plan: Plan, load: Load, sampling: Sampling) -> float:
-    """All cores for each model."""
+async def in_turn(plan: Plan, load: Load, sampling: Sampling) -> float:
+    """All cores for each model, in turn."""
     return await served(plan, load, sampling, threads=os.cpu_count() or 1)
 
 
@@ -136,7 +137,7 @@ async def together(plan: Plan, load: Load, sampling: Sampling) -> float:
     return len(load) * sampling.max_tokens / (time.perf_counter() - begun)
 
 
-WAYS: dict[str, Way] = {"one": one, "pinned": pinned, "two": two, "together": together}
+WAYS: dict[str, Way] = {"one": one, "pinned": pinned, "in turn": in_turn, "together": together}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from tokenrouter.bench.stream import Stream
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.io import write
 from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.turns import share_of_cores
 
 
 async def against_url(settings: Settings, url: str, key: str | None, say: Say) -> Result:
@@ -69,7 +69,7 @@ class Served:
 
     def threads(self, asked: int | None) -> int:
         """Return the threads of each model: on both sides what a subserver of the plan would have."""
-        return asked or max(1, len(os.sched_getaffinity(0)) // len(self.plan.models))
+        return asked or share_of_cores(len(self.plan.models))
 
 
 async def of_plan(settings: Settings, served: Served, say: Say) -> Result:

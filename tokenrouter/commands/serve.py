@@ -117,7 +117,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="send a span of each request by OpenTelemetry; $OTEL_EXPORTER_OTLP_ENDPOINT says where",
     )
-    parser.add_argument("--threads", type=count, metavar="N", help="threads of each subserver")
+    parser.add_argument(
+        "--threads",
+        type=count,
+        metavar="N",
+        help="threads of each subserver (its share of the cores)",
+    )
 
 
 def port(text: str) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -51,6 +50,7 @@ from tokenrouter.runtime.settings import Settings, WindowMode
 from tokenrouter.runtime.ticket import Ending, ModelStatus, Status, Watch
 from tokenrouter.runtime.ticket import Ticket as Ticket
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
+from tokenrouter.runtime.turns import share_of_cores
 
 log = logging.getLogger("tokenrouter")
 
@@ -74,7 +74,7 @@ class Client:
         dtype: str | None = None,  # instead of the plan's
         deterministic: bool = False,
         allow_python: bool = False,  # whether the plan's Python heads may run
-        threads: int | None = None,  # for each subserver; a share of the cores where None
+        threads: int | None = None,  # for each subserver; `turns.share_of_cores` where None
         windows: WindowMode = "fixed",
         max_waiting: int = 1024,  # requests beyond the admitted ones before `submit` refuses
     ) -> None:
@@ -86,7 +86,7 @@ class Client:
             allow_python=allow_python,
             windows=windows,
             max_stall_ms=MAX_STALL_MS,
-            threads=threads or max(1, len(os.sched_getaffinity(0)) // len(plan.models)),
+            threads=threads or share_of_cores(len(plan.models)),
         )
         self._book = Book(plan, self._send, max_waiting, lambda: 1e3 * time.monotonic())
         self.max_waiting = max_waiting

@@ -28,6 +28,7 @@ from tokenrouter.runtime.placing import places
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_subserver
+from tokenrouter.runtime.turns import turns
 
 log = logging.getLogger("tokenrouter")
 
@@ -56,6 +57,8 @@ def main(argv: list[str]) -> int:
         subserver = load.subserver(
             boot.plan, model, runner, sockets.send, now_ms, settings=settings, epoch=epoch
         )
+        if settings.device == "cpu" and runner.ranks is None:
+            runner.turn = turns(directory, settings.threads, len(boot.plan.models)) or runner.turn
         if subserver.masks is not None:
             subserver.masks.grammars.prepare()
             subserver.masks.go_aside()

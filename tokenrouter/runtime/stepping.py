@@ -16,10 +16,12 @@ import msgspec
 import torch
 
 from tokenrouter.errors import TokenRouterError
+from tokenrouter.runtime.load import load_runner
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.process import follow, on_device
 from tokenrouter.runtime.settings import Boot
 from tokenrouter.runtime.stepper import Stepper
+from tokenrouter.runtime.turns import turns
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +60,11 @@ def main(argv: list[str]) -> int:
         torch.set_num_threads(boot.settings.threads)
     try:
         settings = on_device(boot.settings, boot.plan, model, 0)
-        stepper = Stepper(boot.plan, model, settings)
+        runner = load_runner(boot.plan, model, settings)
+        if settings.device == "cpu" and runner.ranks is None:
+            directory, n = Path(argv[0]).parent, len(boot.plan.models)
+            runner.turn = turns(directory, settings.threads, n) or runner.turn
+        stepper = Stepper(boot.plan, model, settings, runner)
     except TokenRouterError as error:
         tell(Answer(error=str(error)))
         return 1

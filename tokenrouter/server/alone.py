@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.heads import refuse_python
 from tokenrouter.runtime.settings import WindowMode
+from tokenrouter.runtime.turns import share_of_cores
 from tokenrouter.server.admission import Limits, Work, prepare
 from tokenrouter.server.detokenize import Detokenizer
 from tokenrouter.server.guided import compiled, guide
@@ -101,11 +101,6 @@ def _grammar(plan: Plan, tokenizer: TextTokenizer, request: ChatRequest | Comple
     if asked is None:
         return ""
     return compiled(asked, Grammars(lambda: tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids))
-
-
-def share_of_cores(n_models: int) -> int:
-    """Return the threads that a subserver of a served plan would have."""
-    return max(1, len(os.sched_getaffinity(0)) // n_models)
 
 
 def _limits(plan: Plan) -> Limits:

@@ -21,7 +21,7 @@ from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.timing import FULL, QUICK, step_times
-from tokenrouter.server.alone import share_of_cores
+from tokenrouter.runtime.turns import share_of_cores
 from tokenrouter.version import __version__
 
 BUSY = 0.5  # load by core from which on a user is warned
@@ -56,7 +56,7 @@ def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) 
         base=str(base), dtype=wanted.dtype, threads=threads, windows="off", device=wanted.device
     )
     say(f"running the policy on {len(prompts)} prompts, up to {wanted.max_tokens} tokens each")
-    torch.set_num_threads(threads * len(plan.models))  # one model runs at a time here
+    torch.set_num_threads(min(cores, threads * len(plan.models)))  # one model runs at a time here
     engine = Engine(plan, base, dtype=wanted.dtype, windows="off", device=wanted.device)
     sampling = Sampling(max_tokens=wanted.max_tokens, temperature=wanted.temperature)
     ways, unread = count(engine, prompts, sampling, wanted.name)

@@ -1,0 +1,191 @@
+"""Few cores and several models: how many threads each has, and that one at a time is in its model where they share them."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from tests.factories import prompts
+from tests.runtime import tiny
+from tokenrouter.runtime import turns as turns_
+from tokenrouter.runtime.client import Client
+from tokenrouter.runtime.engine import Engine
+from tokenrouter.runtime.messages import RouteState, Sampling
+from tokenrouter.runtime.model import ExtendOutput
+from tokenrouter.runtime.phases import Phases
+from tokenrouter.runtime.runner import ModelRunner
+from tokenrouter.runtime.scheduler import Chunk
+from tokenrouter.runtime.sequence import Sequence
+from tokenrouter.runtime.settings import Boot, Settings
+from tokenrouter.runtime.turns import FILE, Turns, share_of_cores, turns
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    return tiny.real(tiny.PLANS["ping_pong"](), tiny.save(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.mark.parametrize(
+    ("cores", "models", "threads"),
+    [(2, 1, 2), (2, 2, 1), (2, 3, 1), (3, 2, 1), (4, 2, 2), (8, 3, 2), (1, 2, 1)],
+)
+def test_a_model_has_its_share_of_the_cores_and_one_at_least(monkeypatch, cores, models, threads):
+    monkeypatch.setattr(turns_, "cores", lambda: cores)
+
+    assert share_of_cores(models) == threads
+
+
+@pytest.mark.parametrize(
+    ("cores", "models", "threads", "taken"),
+    [
+        (2, 2, 2, True),
+        (2, 2, 1, False),
+        (2, 1, 2, False),
+        (2, 3, 1, False),
+        (2, 3, 2, True),
+        (4, 2, 2, False),
+        (4, 2, 3, True),
+        (1, 2, 1, False),
+        (2, 2, None, False),
+    ],
+)
+def test_turns_are_taken_where_the_threads_of_all_are_more_than_the_cores(
+    tmp_path, monkeypatch, cores, models, threads, taken
+):
+    monkeypatch.setattr(turns_, "cores", lambda: cores)
+
+    assert isinstance(turns(tmp_path, threads, models), Turns) == taken
+    assert (tmp_path / FILE).exists() == taken
+
+
+def waits(pid):
+    """Return whether a process waits for a lock."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and f" {pid} " in line for line in lines)
+
+
+def until(holds):
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.01)
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from tokenrouter.runtime.turns import Turns
+with Turns(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+TAKER = """
+import sys
+from pathlib import Path
+from tokenrouter.runtime.turns import Turns
+turn = Turns(Path(sys.argv[1]))
+for _ in range(2):
+    with turn:
+        print("held", flush=True)
+"""
+
+
+def started(code, path):
+    return subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+
+
+def test_another_waits_until_the_turn_is_over_also_where_its_holder_is_killed(tmp_path):
+    holder = started(HOLDER, tmp_path / FILE)
+    assert holder.stdout.readline() == b"held\n"
+    taker = started(TAKER, tmp_path / FILE)
+    until(lambda: waits(taker.pid))
+
+    holder.send_signal(signal.SIGKILL)
+
+    assert taker.communicate(timeout=60)[0] == b"held\nheld\n"
+    holder.communicate()
+
+
+class Told:
+    """A turn, and a model that keeps nothing: both tell what happens."""
+
+    def __init__(self):
+        self.events = []
+        self.now = 0.0
+
+    def __enter__(self):
+        self.now += 5.0
+        self.events.append("turn")
+
+    def __exit__(self, *error):
+        self.events.append("over")
+
+    def new_cache(self, pages, page_size):
+        return None
+
+    def extend(self, batch, cache, *, hidden):
+        self.now += 2.0
+        self.events.append("model")
+        return ExtendOutput(torch.zeros(1, 7), None)
+
+
+def test_a_step_has_the_turn_while_it_is_in_the_model_and_waiting_for_it_is_no_work():
+    told = Told()
+    runner = ModelRunner(told, 16, 4, 7)
+    runner.turn, runner.phases = told, Phases(lambda: told.now)
+    sequence = Sequence(
+        1, 3, [1, 2, 3], Sampling(), [], {}, RouteState(owner=0, counts=[0]), [1], [3], False
+    )
+    sequence.pages = [0]
+
+    runner.run([Chunk(sequence, 0, 3, True)], hidden=False)
+
+    assert told.events == ["turn", "model", "over"]
+    spent = runner.phases.seconds()
+    assert (spent["wait"], spent["model"]) == (5.0, 2.0)
+
+
+def test_subservers_step_in_turn_where_they_share_the_cores(plan):
+    (prompt,) = prompts(1, seed=3)
+    sampling = Sampling(max_tokens=12, ignore_eos=True)
+    (expected,) = Engine(plan).generate([prompt], sampling)
+
+    async def serve():
+        client = Client(plan, threads=len(os.sched_getaffinity(0)) + 1)
+        await client.start()
+        turn = Turns(client._processes.directory / FILE)
+        pids = [model.pid for model in client.status().models]
+        with turn:
+            ticket = client.submit(prompt, sampling)
+            await asyncio.to_thread(until, lambda: any(map(waits, pids)))
+            assert ticket._queue.empty()
+        tokens = [token.token async for token in ticket]
+        await client.close(5)
+        return tokens
+
+    assert asyncio.run(serve()) == expected.ids
+
+
+def test_models_whose_steps_are_timed_beside_each_other_take_turns_too(plan, tmp_path):
+    settings = Settings(threads=len(os.sched_getaffinity(0)) + 1)
+    boot = tmp_path / "boot.json"
+    boot.write_bytes(msgspec.json.encode(Boot(plan=plan, settings=settings, parent=os.getpid())))
+    command = [sys.executable, "-m", "tokenrouter.runtime.stepping", str(boot), "0"]
+    stepping = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert b"float64" in stepping.stdout.readline()
+
+    with Turns(tmp_path / FILE):
+        stepping.stdin.write(b'{"do":"time","batch":1,"context":4}\n')
+        stepping.stdin.flush()
+        until(lambda: waits(stepping.pid))
+
+    assert b'"ms":[' in stepping.stdout.readline()
+    stepping.stdin.write(b'{"do":"stop"}\n')
+    stepping.communicate()

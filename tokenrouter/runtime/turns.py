@@ -1,0 +1,52 @@
+"""Few cores and several models: who steps when, and on how many threads.
+
+Where the threads of all models are more than the cores, subservers take turns: a step holds a lock on a file of
+the front end's directory while it is in the model. A model that has nothing to do then leaves no core idle, and no thread waits at a barrier for one that
+another model keeps from running. What lies beside the model (gates, rules, messages) runs while the other one steps. `docs/performance.md` has the figures.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+FILE = "turn"
+
+
+def cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def share_of_cores(n_models: int) -> int:
+    """Return the threads of each model where nobody says."""
+    return max(1, cores() // n_models)
+
+
+def turns(directory: Path, threads: int | None, n_models: int) -> Turns | None:
+    """Return the turns that a model takes with the others of a directory; None where there are cores for the threads of all."""
+    if n_models == 1 or threads is None or threads * n_models <= max(cores(), n_models):
+        return None
+    return Turns(directory / FILE)
+
+
+class Turns:
+    """A lock that one process at a time holds; the kernel frees it where its holder dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> None:
+        """Wait for one's turn."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let another one step."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
