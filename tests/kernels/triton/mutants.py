@@ -56,6 +56,8 @@ TESTS = {
 SECONDS = 240
 # Tests of a file that are about one of its modules.
 ONLY = {"rms_norm": "norm or sum", "silu_mul": "silu or gate", "write_qkv": "queries or slots"}
+# Short tests, which most mutants fail, before all of them.
+FIRST = dict.fromkeys(("attention", "decode_attention", "prefill_attention"), "once or nothing")
 # In the text of `source.py`: what the generated kernel masks.
 GENERATED = {
     "load of logits_ptr: v < VOCABULARY": (
@@ -201,19 +203,24 @@ def first_failure(mutant: Mutant, home: Path) -> str | None:
     shutil.copytree(package, home / package.name)
     file = "source" if mutant.module == "route" else mutant.module
     (home / package.name / f"{file}.py").write_text(mutant.text, encoding="utf-8")
-    child = os.fork()
-    if child == 0:
-        _run(mutant.module, home)
-    _, status = os.waitpid(child, 0)
-    if status == 0:
+    status = 0
+    every = ONLY.get(mutant.module, "")
+    for tests in dict.fromkeys((FIRST.get(mutant.module, every), every)):
+        child = os.fork()
+        if child == 0:
+            _run(mutant.module, tests, home)
+        _, status = os.waitpid(child, 0)
+        if status != 0:
+            break
+    else:
         return None
     output = (home / "output").read_text(encoding="utf-8", errors="replace")
-    named = re.search(r"^(?:FAILED|ERROR) \S*?::(\S+)", output, flags=re.MULTILINE)
+    named = re.search(r"^(?:FAILED|ERROR) \S*?::(.+?)(?: - .*)?$", output, flags=re.MULTILINE)
     return named[1] if named else f"none to its end (status {status})"
 
 
-def _run(module: str, home: Path) -> None:
-    """Test one mutant and end this process with the outcome."""
+def _run(module: str, select: str, home: Path) -> None:
+    """Run a module's tests, all where none are selected, and end this process with the outcome."""
     signal.alarm(SECONDS)
     output = os.open(home / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
@@ -221,10 +228,11 @@ def _run(module: str, home: Path) -> None:
     package = tokenrouter.runtime if module == "route" else tokenrouter_kernels
     package.__path__.insert(0, str(home))
     config = home / "pytest.ini"
-    config.write_text("[pytest]\nmarkers = slow\n")
+    config.write_text("[pytest]\nmarkers =\n  slow\n  timeout\n")
     options = ["-x", "-q", "-W", "error", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    options += ["--tb=no"]
     tests = ROOT / f"tests/kernels/triton/test_{TESTS[module]}.py"
-    options += ["-m", "not slow", "-k", ONLY.get(module, "")]
+    options += ["-m", "not slow", "-k", select]
     os._exit(int(pytest.main([*options, "-c", str(config), f"--rootdir={ROOT}", str(tests)])))
 
 

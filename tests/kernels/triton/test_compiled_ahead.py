@@ -16,7 +16,7 @@ SHARED = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}  # bytes a program may h
 DOTS = ("decode_attention_kernel", "prefill_attention_kernel", "affine_kernel")
 # Bytes of the stack, where registers did not suffice. Float32 has no tensor cores here, and is for checks.
 SPILLS = {
-    ("prefill_attention_kernel", 80): 64,
+    ("prefill_attention_kernel", 80): 72,  # by triton 3.5; 64 by 3.7
     ("sample_kernel", 90): 64,  # float64 sums, 16 thresholds a pass; it runs once a step
     ("sample_kernel", 100): 16,
 }

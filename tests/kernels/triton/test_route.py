@@ -4,9 +4,12 @@ import random
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tokenrouter_kernels import signals as reference
+from tokenrouter_kernels.triton.program import divide
 
 from tests.e2e.random_policies import policies
 from tests.factories import SPECIAL, plan_from_ir, save_bench, tokenizer
@@ -125,6 +128,21 @@ def test_signals_see_neither_hidden_ids_nor_what_stands_for_none(hidden, monkeyp
     for at in hidden:
         own = torch.tensor(6.0, dtype=torch.float64).sigmoid().item()
         assert [each.signals[f"column({at})"] for each in rows] == pytest.approx([own] * 3)
+
+
+@triton.jit
+def divide_kernel(a_ptr, b_ptr, out_ptr):
+    i = tl.arange(0, 4)
+    tl.store(out_ptr + i, divide(tl.load(a_ptr + i), tl.load(b_ptr + i)))
+
+
+def test_what_is_divided_by_0_is_0():
+    a, b = torch.tensor([[3.0, 0.0, -1.0, 5.0], [2.0, 0.0, 0.0, -4.0]], dtype=torch.float64)
+    out = torch.empty_like(a)
+
+    divide_kernel[(1,)](a, b, out)
+
+    assert out.tolist() == [1.5, 0.0, 0.0, -1.25]
 
 
 def some_rows(made, model, rng, n):
