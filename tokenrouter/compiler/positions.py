@@ -113,13 +113,13 @@ def reach(
         for stage in ways
     ]
     seen = visits(begins, before, [p if at != model else 0.0 for at, p in enumerate(entry)])
-    comes = entry[model] + sum(
+    comes: float = entry[model] + sum(
         here[way.source] * way.p * LIVES**way.kept  # the last token goes nowhere
         for here, stage in zip(seen, ways, strict=True)
         for way in stage
         if way.source != model and model in (way.target, way.lender)
     )
-    return min(1.0, comes)
+    return min(1.0, float(comes))
 
 
 def _jumps(ways: list[Step], n: int) -> dict[int, Array]:
