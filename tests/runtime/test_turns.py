@@ -34,9 +34,11 @@ def plan(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("cores", "models", "threads"),
-    [(2, 1, 2), (2, 2, 1), (2, 3, 1), (3, 2, 1), (4, 2, 2), (8, 3, 2), (1, 2, 1)],
+    [(2, 1, 2), (2, 2, 2), (2, 3, 2), (3, 2, 3), (4, 2, 2), (8, 3, 2), (8, 5, 8), (1, 2, 1)],
 )
-def test_a_model_has_its_share_of_the_cores_and_one_at_least(monkeypatch, cores, models, threads):
+def test_a_model_has_its_share_of_the_cores_or_all_of_them_where_that_is_one(
+    monkeypatch, cores, models, threads
+):
     monkeypatch.setattr(turns_, "cores", lambda: cores)
 
     assert share_of_cores(models) == threads

@@ -121,7 +121,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--threads",
         type=count,
         metavar="N",
-        help="threads of each subserver (its share of the cores)",
+        help="threads of each subserver (its share of the cores; where that is one, all cores in turn)",
     )
 
 

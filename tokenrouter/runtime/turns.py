@@ -1,7 +1,7 @@
 """Few cores and several models: who steps when, and on how many threads.
 
-Where the threads of all models are more than the cores, subservers take turns: a step holds a lock on a file of
-the front end's directory while it is in the model. A model that has nothing to do then leaves no core idle, and no thread waits at a barrier for one that
+Where a model's share of the cores is one, each model has as many threads as there are cores. Where the threads of all models are more
+than the cores, subservers take turns: a step holds a lock on a file of the front end's directory while it is in the model. A model that has nothing to do then leaves no core idle, and no thread waits at a barrier for one that
 another model keeps from running. What lies beside the model (gates, rules, messages) runs while the other one steps. `docs/performance.md` has the figures.
 """
 
@@ -21,8 +21,9 @@ def cores() -> int:
 
 
 def share_of_cores(n_models: int) -> int:
-    """Return the threads of each model where nobody says."""
-    return max(1, cores() // n_models)
+    """Return the threads of each model where nobody says: its share of the cores, or all of them in turn."""
+    share = cores() // n_models
+    return share if share > 1 else cores()
 
 
 def turns(directory: Path, threads: int | None, n_models: int) -> Turns | None:
