@@ -53,6 +53,7 @@ def test_the_plan_that_uses_every_part_holds_together(plan):
         ("windows.system.step_ms.0", [6.0], "does not give 2 models and 3 sizes of batches"),
         ("windows.system.step_ms.0.1", 0.0, "holds a number that is none of"),
         ("windows.system.busy.0.rates", [0.5], "`windows.system.busy` has a wrong entry: [0, 1]"),
+        ("windows.optimality_gap", 7.0, "`windows.optimality_gap` is 7, no share of a throughput"),
         ("memory.capacity_tokens", 250, "no positive multiple of 16"),
         ("memory.capacity_tokens", 272, "take 69632 bytes of a budget of 65536"),
         ("heads.0.model", 7, "head `diverge` reads no model of the plan: 7"),

@@ -281,11 +281,13 @@ def test_the_same_seed_gives_the_same_run():
 # --- Traces
 
 
-def test_a_trace_is_read_in_order_of_time(tmp_path):
+@pytest.mark.parametrize("begin", [0, 2, 1_764_478_000])
+def test_a_trace_is_read_in_order_of_time_from_its_first_arrival_on(tmp_path, begin):
     file = tmp_path / "trace.jsonl"
-    file.write_text('{"at": 2, "output_tokens": 9, "user": "x"}\n\n{"at": 0.5}\n')
+    later = {"at": begin + 1.5, "output_tokens": 9, "user": "x"}
+    file.write_text(f"{json.dumps(later)}\n\n{json.dumps({'at': begin})}\n")
 
-    assert read(file) == [Arrival(500.0, None), Arrival(2000.0, 9)]
+    assert read(file) == [Arrival(0.0, None), Arrival(1500.0, 9)]
 
 
 @pytest.mark.parametrize(
@@ -296,6 +298,8 @@ def test_a_trace_is_read_in_order_of_time(tmp_path):
         ("at 1", ":1: not JSON: "),
         ('{"on": 1}', ":1: object missing required field `at`"),
         ("\n", "no arrivals"),
+        ('{"at": 0}\n{"at": 1e12}', "1e+12 s lie between the first arrival and the last"),
+        ('{"at": 0}\n{"at": 1e308}', "s lie between the first arrival and the last"),
     ],
 )
 def test_a_bad_trace_is_one_line(tmp_path, text, message):
@@ -351,6 +355,30 @@ def test_the_verb_tells_of_clients_and_of_rates(plan, file, capsys):
     assert [model["name"] for model in told["models"]] == [m.name for m in plan.models]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("entry", 0.0, "`entry` sums to 0"),
+        ("p", 0.0, "row 0 of `p` sums to 0; it must sum to 1"),
+        ("mean_output_tokens", -3.0, "`mean_output_tokens` is -3"),
+    ],
+)
+def test_a_plan_whose_system_cannot_be_is_one_line(file, capsys, field, value, words):
+    told = json.loads(file.read_text())
+    system = told["windows"]["system"]
+    if field == "mean_output_tokens":
+        system[field] = value
+    else:
+        list_ = system[field] if field == "entry" else system[field][0]
+        list_[:] = [value] * len(list_)
+    file.write_text(json.dumps(told))
+
+    code, _, err = simulate(file, capsys, "--clients", "2", "--tokens", "400")
+
+    assert code == 1
+    assert words in err and err.count("\n") == 1
+
+
 def test_twice_the_speed_of_all_is_twice_the_throughput(plan, file, capsys):
     speeds = [part for model in plan.models for part in ("--speed", f"{model.name}=2x")]
     common = ("--clients", "2", "--tokens", "2000", "--windows", "off", "--json")
@@ -371,6 +399,8 @@ def test_twice_the_speed_of_all_is_twice_the_throughput(plan, file, capsys):
         (("--trace", "missing.jsonl"), 1, "missing.jsonl: no such file"),
         (("--clients", "2", "--profile", "missing.json"), 1, "missing.json: no such file"),
         (("--clients", "2", "--max-active", "5000"), 1, "at most 1024"),
+        (("--rate", "1e-300", "--n", "5"), 1, "5 requests at 1e-300 a second take"),
+        (("--rate", "1", "--speed", "small=1e-300x"), 1, "make `delta_ms` larger"),
     ],
 )
 def test_wrong_use_is_one_clear_line(file, capsys, arguments, code, words):

@@ -25,6 +25,9 @@ def verify(plan: Plan) -> Iterator[str]:
             yield f"`estimates.loads` has an entry that fits no plan of {most}: N = {load.n}"
     if estimates.start and len(estimates.start) != len(plan.start.rules):
         yield f"`estimates.start` has {len(estimates.start)} entries for {len(plan.start.rules)} rules"
+    gap = plan.windows.optimality_gap
+    if gap is not None and not abs(gap) <= 1.0:
+        yield f"`windows.optimality_gap` is {gap:g}, no share of a throughput"
     if plan.windows.system is not None:
         yield from _system(plan.windows.system, len(plan.models), min(most, MOST_SIZES))
 

@@ -1,7 +1,8 @@
 """When requests come, and how much each of them writes: from a trace, or drawn.
 
 A trace is JSON lines, one request each: {"at": seconds, "output_tokens": tokens, "prompt_tokens": tokens}; both counts may be
-missing, and other fields are not looked at. Times are milliseconds inside.
+missing, and other fields are not looked at. Time counts from the first arrival, so that `at` may be the time of day. Times are
+milliseconds inside.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from tokenrouter.errors import TokenRouterError
+
+MOST_SECONDS = (
+    1e9  # from the first arrival to the last; beyond it the time of a step is lost in rounding
+)
 
 
 class TraceError(TokenRouterError):
@@ -61,11 +66,26 @@ def read(path: Path) -> list[Arrival]:
         out.append(Arrival(given.at * 1000, given.output_tokens, given.prompt_tokens))
     if not out:
         raise TraceError(f'{path}: no arrivals; a line is {{"at": 0.5, "output_tokens": 80}}')
-    return sorted(out, key=lambda arrival: arrival.at_ms)
+    out.sort(key=lambda arrival: arrival.at_ms)
+    first, last = out[0].at_ms, out[-1].at_ms
+    if last - first > 1000 * MOST_SECONDS:
+        raise TraceError(
+            f"{path}: {(last - first) / 1000:g} s lie between the first arrival and the last, "
+            f"and at most {MOST_SECONDS:g} may; `at` is in seconds"
+        )
+    return [arrival._replace(at_ms=arrival.at_ms - first) for arrival in out]
 
 
 def poisson(rate: float, n: int, rng: random.Random) -> Iterator[Arrival]:
-    """Yield n arrivals that know nothing of each other, `rate` a second."""
+    """Return n arrivals that know nothing of each other, `rate` a second; raises TraceError where they take too long."""
+    if n / rate > MOST_SECONDS:
+        raise TraceError(
+            f"{n} requests at {rate:g} a second take {n / rate:.3g} s; at most {MOST_SECONDS:g} are simulated"
+        )
+    return _drawn(rate, n, rng)
+
+
+def _drawn(rate: float, n: int, rng: random.Random) -> Iterator[Arrival]:
     now = 0.0
     for _ in range(n):
         now += rng.expovariate(rate) * 1000

@@ -13,8 +13,8 @@ from tokenrouter.profile.structs import Profile
 from tokenrouter.profile.system import Unmodelled, of_plan, of_profile, spec_of
 from tokenrouter.profile.windows import objective_of
 from tokenrouter.simulate.prompts import Prompts
-from tokenrouter.throughput.check import MOST_REQUESTS
-from tokenrouter.throughput.spec import Spec
+from tokenrouter.throughput.check import MOST_REQUESTS, check
+from tokenrouter.throughput.spec import Spec, SpecError
 from tokenrouter.throughput.table import solve_table
 
 PROMPT = 64  # tokens, where neither a profile nor the user says
@@ -74,6 +74,10 @@ def prepare(
         delta_ms=spec.delta_ms / max(1.0, *factors),
         mean_output_tokens=output_tokens or spec.mean_output_tokens,
     )
+    try:
+        check(spec)
+    except SpecError as error:
+        raise CannotSimulate(f"these numbers ({source}) are no system: {error}") from None
     table = plan.windows.table
     if windows == "off":
         table = [[1] * most for _ in plan.models]
