@@ -16,12 +16,13 @@ HELP = "show a plan the way a database shows a query plan, or the page of a diag
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("what", metavar="PLAN|CODE", help="a plan file, or a code such as TR2301")
-    parser.add_argument(
+    page = parser.add_mutually_exclusive_group()
+    page.add_argument(
         "--analyze",
         metavar="TRACE",
         help="set what a trace of `trc run --trace` shows beside what is expected",
     )
-    parser.add_argument(
+    page.add_argument(
         "--kernel",
         action="store_true",
         help="show the Triton kernels that a GPU runs for the route programs",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from tokenrouter.demo.fetch import cache_dir
@@ -22,7 +23,7 @@ _loaded: dict[str, ModuleType] = {}  # by source
 
 def kernel_file(plan: Plan, model: int) -> Path:
     """Return where a model's kernel is kept."""
-    name = f"{plan.program_hash[:16]}_{plan.models[model].name}.py"
+    name = f"{plan.program_hash[:16]}_{plan.models[model].name[:64]}_{model}.py"
     return cache_dir() / "kernels" / name
 
 
@@ -55,9 +56,19 @@ def _write(path: Path, text: str) -> None:
     os.replace(made, path)
 
 
+class _FromSource(SourceFileLoader):
+    """Reads a module's source whatever bytecode lies beside it, and leaves none there."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the source."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"route_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    name = f"route_{path.stem}"
+    loader = _FromSource(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module
