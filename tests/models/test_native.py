@@ -1,5 +1,6 @@
 """The native decoder: near to the same weights in float64, the same to the bit in any company, and optional."""
 
+import shutil
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ from tokenrouter_kernels.native import build
 from tokenrouter_kernels.native.build import NativeError
 
 from tests.factories import prompts, save_model
-from tests.models.harness import PAGE, Paged, ours
+from tests.models.harness import PAGE, Paged, ours, patch
 from tokenrouter.models import locate
 from tokenrouter.runtime.model.decoder import Decoder
 from tokenrouter.runtime.model.linears import rounded
@@ -121,10 +122,6 @@ def test_logits_and_states_are_as_near_to_float64_as_those_of_torch(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_sliding_window_hides_the_same_positions(saved, tmp_path, dtype):
-    import shutil
-
-    from tests.models.harness import patch
-
     path = tmp_path / "windowed"
     shutil.copytree(saved("mistral"), path)
     patch(path, sliding_window=7)
@@ -134,6 +131,37 @@ def test_a_sliding_window_hides_the_same_positions(saved, tmp_path, dtype):
 
     assert error(got.logits, expected.logits) < 0.02 * expected.logits.std()
     assert error(unwindowed.logits, expected.logits) > 0.05 * expected.logits.std()
+
+
+def test_scores_far_beyond_what_an_exponential_holds_are_those_of_float64(saved, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    path = tmp_path / "sharp"
+    shutil.copytree(saved("llama"), path)
+    weights = load_file(path / "model.safetensors")
+    for name in weights:
+        if "q_proj" in name:
+            weights[name] *= 3000  # the largest scores lie hundreds above the last ones
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+
+    got = Paged(native(path, "float32")).extend((1, 0, TOKENS)).logits
+    expected = Paged(ours(path, "float64")).extend((1, 0, TOKENS)).logits
+
+    assert error(got, expected) < 0.01 * expected.std()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_only_the_dimensions_that_turn_are_turned(saved, tmp_path, dtype):
+    path = tmp_path / "partial"
+    shutil.copytree(saved("llama"), path)
+    patch(path, partial_rotary_factor=0.5)
+
+    got = Paged(native(path, dtype)).extend((1, 0, TOKENS)).logits
+    expected = Paged(ours(path, "float64")).extend((1, 0, TOKENS)).logits
+    whole = Paged(ours(saved("llama"), "float64")).extend((1, 0, TOKENS)).logits
+
+    assert error(got, expected) < 0.02 * expected.std()
+    assert error(whole, expected) > 0.05 * expected.std()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -187,6 +215,20 @@ def test_embeddings_are_rows_of_the_weights_wherever_they_are_kept(saved, family
     tokens = torch.tensor(TOKENS)
 
     assert torch.equal(model.embed(tokens).double(), true.embed(tokens))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_long_prompt_read_at_once_is_the_one_read_in_parts(saved, dtype, int8):
+    model = native(saved("odd sizes"), dtype, int8=int8)
+    prompt = (TOKENS * 20)[:500]  # more rows than lie near at a time
+    whole, parts = Paged(model, 1, 512), Paged(model, 1, 512)
+
+    got = whole.extend((0, 0, prompt)).logits
+    for at in range(0, 500, 100):
+        expected = parts.extend((0, at, prompt[at : at + 100])).logits
+
+    assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

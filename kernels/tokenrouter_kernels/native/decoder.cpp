@@ -1,6 +1,6 @@
 // One step of a decoder of the Llama family on a CPU with AVX-512 bfloat16: all layers in one call, without a tensor library.
 //
-// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads bfloat16 or float32 (or, where
+// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads float32 (or, where
 // its weights are int8, 16-bit integers). A row's result does not depend on the other rows, to the bit.
 //
 // The caller owns all memory but the scratch of a model.
@@ -74,7 +74,7 @@ struct Aligned {
 
 struct Scratch {
   Aligned x, normed, qkv, queries, attended, gated, moved, scores, slots;
-  Aligned fp32, bf16, hi, lo, scale;
+  Aligned fp32, hi, lo, scale;
 };
 
 void rms_norm(const float *x, const float *weight, long n, float eps, float *out) {
@@ -150,8 +150,7 @@ struct Add {
 };
 
 struct Gate {
-  float *out;  // unless the next layer's weights are bfloat16
-  uint16_t *narrow;
+  float *out;
   long stride;
   template <int P> void take(long row, long at, const __m512 *sums) const {
     if constexpr (P == 2) {
@@ -162,11 +161,7 @@ struct Gate {
         const __mmask16 negative = _mm512_cmp_ps_mask(g, _mm512_setzero_ps(), _CMP_LT_OQ);
         const __m512 over = _mm512_mask_mul_ps(g, negative, g, e);
         const __m512 y = _mm512_mul_ps(_mm512_div_ps(over, _mm512_add_ps(one, e)), sums[2 + v]);
-        const long to = row * stride + at / 2 + 16 * v;
-        if (narrow)
-          _mm256_storeu_si256((__m256i *)(narrow + to), (__m256i)_mm512_cvtneps_pbh(y));
-        else
-          _mm512_storeu_ps(out + to, y);
+        _mm512_storeu_ps(out + row * stride + at / 2 + 16 * v, y);
       }
     }
   }
@@ -187,7 +182,6 @@ template <class E> struct Walk {
 
   Rows rows(long k) const {
     return Rows{filled(k),
-                (uint16_t *)scratch.bf16.at,
                 (float *)scratch.fp32.at,
                 (uint8_t *)scratch.hi.at,
                 (uint8_t *)scratch.lo.at,
@@ -296,18 +290,15 @@ template <class E> struct Walk {
       norm(x, n, layer.feed_forward_norm, layer.gate_up.kind);
       meet();
       // What the next layer reads cannot lie where this one reads: other threads are not done yet.
-      const bool narrow = layer.down.kind == BF16;
-      uint16_t *gated = (uint16_t *)scratch.gated.at;
-      multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{(float *)gated, narrow ? gated : nullptr, F});
+      float *gated = (float *)scratch.gated.at;
+      multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{gated, F});
       meet();
       Rows inputs = rows(model.intermediate);
-      if (narrow) {
-        inputs.bf16 = gated;
-      } else if (layer.down.kind == FP32) {
-        inputs.fp32 = (float *)gated;
-      } else {
-        for (long row = first(n); row < end(n); row++) encode((float *)gated + row * F, F, INT8, inputs, row);
+      if (layer.down.kind == INT8) {
+        for (long row = first(n); row < end(n); row++) encode(gated + row * F, F, INT8, inputs, row);
         meet();
+      } else {
+        inputs.fp32 = gated;
       }
       multiply(layer.down, inputs, n, thread, threads, false, Add{x, H, H});
       meet();
@@ -354,10 +345,9 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
     scratch.gated.of<float>(T * F);
     scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
     scratch.scores.of<float>(threads * 4 * room);
-    if (model->head.kind == FP32) {
+    if (model->head.kind != INT8) {
       scratch.fp32.of<float>(T * widest);
     } else {
-      scratch.bf16.of<uint16_t>(T * widest);
       scratch.hi.of<uint8_t>(T * widest);
       scratch.lo.of<uint8_t>(T * widest);
     }

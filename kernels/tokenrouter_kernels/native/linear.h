@@ -1,8 +1,9 @@
-// Linear layers over packed weights: bfloat16 with bfloat16 activations, int8 with 16-bit activations, or float32; sums in float32.
+// Linear layers over packed weights: bfloat16, int8 with 16-bit activations, or float32; other activations and all sums in float32.
 //
 // A weight [N, K] lies in panels of 32 outputs, K filled up with zeros to a multiple of 32:
 //     float32  [N / 32][K][32]      bfloat16  [N / 32][K / 2][32][2]      int8  [N / 32][K / 4][32][4]
-// so that one vector holds 16 outputs by 1 (2, 4) neighbours in K, which one instruction multiplies and adds up.
+// so that one vector holds 16 outputs by 1 (2, 4) neighbours in K. Of two bfloat16 one is a shift away from float32 and the other a mask;
+// multiplied in float32 they take less time than by the instruction for pairs of bfloat16 (docs/performance.md), and activations stay whole.
 //
 // An int8 product: x ~ scale * (256 hi + lo - 32768) with bytes hi, lo of a row's own scale, so that
 //     y = scale * weight_scale * (256 (sum hi w - 128 sum w) + sum lo w)
@@ -40,17 +41,10 @@ struct Linear {
 // The rows that a linear layer reads, in the form that its kind wants.
 struct Rows {
   long stride;      // elements from row to row: K filled up
-  uint16_t *bf16;   // [T, stride]
   float *fp32;      // [T, stride]
   uint8_t *hi, *lo; // [T, stride]
   float *scale;     // [T]
 };
-
-inline uint16_t to_bf16(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, 4);
-  return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 inline float from_bf16(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
@@ -65,19 +59,9 @@ inline __mmask16 mask_of(long left) {
 
 // Writes one row in the form that a linear layer reads.
 inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
-  if (kind == FP32) {
+  if (kind != INT8) {
     float *out = to.fp32 + row * to.stride;
     __builtin_memcpy(out, x, n * sizeof(float));
-    for (long at = n; at < to.stride; at++) out[at] = 0;
-    return;
-  }
-  if (kind == BF16) {
-    uint16_t *out = to.bf16 + row * to.stride;
-    for (long at = 0; at < n; at += 16) {
-      __mmask16 mask = mask_of(n - at);
-      __m512 v = _mm512_maskz_loadu_ps(mask, x + at);
-      _mm256_mask_storeu_epi16(out + at, mask, (__m256i)_mm512_cvtneps_pbh(v));
-    }
     for (long at = n; at < to.stride; at++) out[at] = 0;  // an infinity of another row would spoil the zeros it meets
     return;
   }
@@ -111,22 +95,20 @@ template <int M, int P>
 inline void products_bf16(const Linear &by, const Rows &x, long row, long panel, __m512 (&sums)[M][2 * P]) {
   const long k = filled(by.k), size = k * PANEL * 2;
   const char *w = by.weight + panel * size;
-  const uint16_t *a = x.bf16 + row * x.stride;
+  const float *a = x.fp32 + row * x.stride;
   for (int m = 0; m < M; m++)
     for (int v = 0; v < 2 * P; v++) sums[m][v] = _mm512_setzero_ps();
-  for (long at = 0; at < k / 2; at++) {
-    __m512bh weight[2 * P];
-    for (int p = 0; p < P; p++) {
-      _mm_prefetch(w + p * size + at * 128 + AHEAD, _MM_HINT_T0);
-      _mm_prefetch(w + p * size + at * 128 + AHEAD + 64, _MM_HINT_T0);
-      weight[2 * p] = (__m512bh)_mm512_loadu_si512(w + p * size + at * 128);
-      weight[2 * p + 1] = (__m512bh)_mm512_loadu_si512(w + p * size + at * 128 + 64);
+  for (long at = 0; at < k / 2; at++)
+    for (int v = 0; v < 2 * P; v++) {
+      const char *here = w + v / 2 * size + at * 128 + v % 2 * 64;
+      _mm_prefetch(here + AHEAD, _MM_HINT_T0);
+      const __m512i pairs = _mm512_loadu_si512(here);
+      const __m512 even = (__m512)_mm512_slli_epi32(pairs, 16), odd = (__m512)_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000));
+      for (int m = 0; m < M; m++) {
+        const float *two = a + m * x.stride + 2 * at;
+        sums[m][v] = _mm512_fmadd_ps(odd, _mm512_set1_ps(two[1]), _mm512_fmadd_ps(even, _mm512_set1_ps(two[0]), sums[m][v]));
+      }
     }
-    for (int m = 0; m < M; m++) {
-      __m512bh pair = (__m512bh)_mm512_set1_epi32(four(a + m * x.stride + 2 * at));
-      for (int v = 0; v < 2 * P; v++) sums[m][v] = _mm512_dpbf16_ps(sums[m][v], pair, weight[v]);
-    }
-  }
 }
 
 // Sums of SPAN products are added up first, and then these: one long chain of additions would lose two digits.
