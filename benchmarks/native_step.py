@@ -3,7 +3,7 @@
     python benchmarks/native_step.py                           in compiled kernels, where this machine has them
     TOKENROUTER_NATIVE=0 python benchmarks/native_step.py      in torch
 
-The model alone, on one thread, 100 tokens before the step; medians of 24 steps, ms.
+The model alone, on one thread unless `--threads` says otherwise, 100 tokens before the step; medians of 24 steps, ms.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def main() -> None:
     """Time and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="(%(default)s)")
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     model = load(locate("demo:large", Path()), args.dtype)
     most = max(SIZES)
     cache = model.new_cache(most * PAGES, PAGE)
