@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,19 +11,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import torch
 
 from tests.factories import prompts
 from tests.runtime import tiny
 from tokenrouter.runtime import turns as turns_
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
-from tokenrouter.runtime.messages import RouteState, Sampling
-from tokenrouter.runtime.model import ExtendOutput
-from tokenrouter.runtime.phases import Phases
-from tokenrouter.runtime.runner import ModelRunner
-from tokenrouter.runtime.scheduler import Chunk
-from tokenrouter.runtime.sequence import Sequence
+from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.turns import FILE, Turns, share_of_cores, turns
 
@@ -115,49 +110,21 @@ def test_another_waits_until_the_turn_is_over_also_where_its_holder_is_killed(tm
     holder.communicate()
 
 
-class Told:
-    """A turn, and a model that keeps nothing: both tell what happens."""
-
-    def __init__(self):
-        self.events = []
-        self.now = 0.0
-
-    def __enter__(self):
-        self.now += 5.0
-        self.events.append("turn")
-
-    def __exit__(self, *error):
-        self.events.append("over")
-
-    def new_cache(self, pages, page_size):
-        return None
-
-    def extend(self, batch, cache, *, hidden):
-        self.now += 2.0
-        self.events.append("model")
-        return ExtendOutput(torch.zeros(1, 7), None)
-
-
-def test_a_step_has_the_turn_while_it_is_in_the_model_and_waiting_for_it_is_no_work():
-    told = Told()
-    runner = ModelRunner(told, 16, 4, 7)
-    runner.turn, runner.phases = told, Phases(lambda: told.now)
-    sequence = Sequence(
-        1, 3, [1, 2, 3], Sampling(), [], {}, RouteState(owner=0, counts=[0]), [1], [3], False
-    )
-    sequence.pages = [0]
-
-    runner.run([Chunk(sequence, 0, 3, True)], hidden=False)
-
-    assert told.events == ["turn", "model", "over"]
-    spent = runner.phases.seconds()
-    assert (spent["wait"], spent["model"]) == (5.0, 2.0)
+def test_who_waits_is_next_before_the_one_that_has_just_had_its_turn(tmp_path):
+    turn = Turns(tmp_path / FILE)
+    for _ in range(5):
+        with turn:
+            taker = started(TAKER, tmp_path / FILE)
+            until(lambda pid=taker.pid: waits(pid))
+        with turn:
+            assert select.select([taker.stdout], [], [], 0)[0], "it was overtaken"
+        taker.communicate()
 
 
 def test_subservers_step_in_turn_where_they_share_the_cores(plan):
-    (prompt,) = prompts(1, seed=3)
+    asked = prompts(3, seed=3)
     sampling = Sampling(max_tokens=12, ignore_eos=True)
-    (expected,) = Engine(plan).generate([prompt], sampling)
+    expected = [done.ids for done in Engine(plan).generate(asked, sampling)]
 
     async def serve():
         client = Client(plan, threads=len(os.sched_getaffinity(0)) + 1)
@@ -165,14 +132,15 @@ def test_subservers_step_in_turn_where_they_share_the_cores(plan):
         turn = Turns(client._processes.directory / FILE)
         pids = [model.pid for model in client.status().models]
         with turn:
-            ticket = client.submit(prompt, sampling)
+            tickets = [client.submit(asked[0], sampling)]
             await asyncio.to_thread(until, lambda: any(map(waits, pids)))
-            assert ticket._queue.empty()
-        tokens = [token.token async for token in ticket]
+            tickets += [client.submit(prompt, sampling) for prompt in asked[1:]]
+            assert all(ticket._queue.empty() for ticket in tickets)
+        tokens = [[token.token async for token in ticket] for ticket in tickets]
         await client.close(5)
         return tokens
 
-    assert asyncio.run(serve()) == expected.ids
+    assert asyncio.run(serve()) == expected
 
 
 def test_models_whose_steps_are_timed_beside_each_other_take_turns_too(plan, tmp_path):

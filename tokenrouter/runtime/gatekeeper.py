@@ -39,11 +39,16 @@ class Gatekeeper:
 
     def due(self, waiting: Some[Sequence], now_ms: float) -> Reason | None:
         """Return why those that wait may pass now; None where they should wait. A Flush counts for one look."""
-        flush, self._flush = self._flush, False
+        reason = self.peek(waiting, now_ms)
+        self._flush = False
+        return reason
+
+    def peek(self, waiting: Some[Sequence], now_ms: float) -> Reason | None:
+        """Return likewise, and leave a Flush for the look that counts."""
         if not waiting:
             return None
         oldest = now_ms - min(sequence.due_since for sequence in waiting)
-        moving = 0 if flush else self.n_active - len(waiting)
+        moving = 0 if self._flush else self.n_active - len(waiting)
         return self.gate.due(len(waiting), oldest, self.n_active, moving)
 
     def opens_in_ms(self, waiting: Some[Sequence], now_ms: float) -> float | None:

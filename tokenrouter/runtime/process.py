@@ -28,7 +28,7 @@ from tokenrouter.runtime.placing import places
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.subserver import Subserver
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_subserver
-from tokenrouter.runtime.turns import turns
+from tokenrouter.runtime.turns import Turns, turns
 
 log = logging.getLogger("tokenrouter")
 
@@ -57,8 +57,6 @@ def main(argv: list[str]) -> int:
         subserver = load.subserver(
             boot.plan, model, runner, sockets.send, now_ms, settings=settings, epoch=epoch
         )
-        if settings.device == "cpu" and runner.ranks is None:
-            runner.turn = turns(directory, settings.threads, len(boot.plan.models)) or runner.turn
         if subserver.masks is not None:
             subserver.masks.grammars.prepare()
             subserver.masks.go_aside()
@@ -71,8 +69,11 @@ def main(argv: list[str]) -> int:
     if runner.ranks is not None:
         runner.ranks.watch(end)
     log.info("loaded", extra=told(epoch=epoch, ms=since(begun)))
+    turn = None
+    if settings.device == "cpu" and runner.ranks is None:
+        turn = turns(directory, settings.threads, len(boot.plan.models))
     subserver.announce()
-    serve(subserver, sockets, boot.parent)
+    serve(subserver, sockets, boot.parent, turn)
     if runner.ranks is not None:
         runner.ranks.close()
     log.info("ended", extra=told(epoch=epoch))
@@ -122,16 +123,27 @@ def now_ms() -> float:
     return time.monotonic() * 1000.0
 
 
-def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
-    """Take messages and run batches until drained or orphaned; waits only where there is nothing to do."""
+def serve(subserver: Subserver, sockets: Sockets, parent: int, turn: Turns | None = None) -> None:
+    """Take messages and run batches until drained or orphaned; waits only where there is nothing to do, and for its turn."""
     check = MessageCheck(subserver.plan)
-    while True:
+
+    def receive() -> None:
         subserver.phases.at("messages")
         for data in sockets.receive():
             message = parse_for_subserver(data, check, subserver.model)
             if message is not None:
                 subserver.receive(message)
-        if subserver.step():
+
+    while True:
+        receive()
+        if turn is None or not due(subserver):
+            ran = subserver.step()
+        else:
+            subserver.phases.at("wait")
+            with turn:
+                receive()  # who came meanwhile is part of the batch
+                ran = subserver.step()
+        if ran:
             continue
         if subserver.draining and subserver.is_empty:
             return
@@ -141,6 +153,17 @@ def serve(subserver: Subserver, sockets: Sockets, parent: int) -> None:
         subserver.phases.at("wait")
         # A batch that is due and yet did not run lacks pages, which only a message can bring back.
         sockets.wait(IDLE_MS if not wait else min(wait, IDLE_MS))
+
+
+def due(subserver: Subserver) -> bool:
+    """Return whether a batch can be formed now, as far as one can tell without forming it."""
+    scheduler = subserver.scheduler
+    if subserver.gate.peek(scheduler.gated(), subserver.now_ms()):
+        return True
+    return any(
+        s.unseen and not s.barred and (s.prefilling or not s.owned)
+        for s in scheduler.sequences.values()
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -43,7 +42,6 @@ class ModelRunner:
             self.graphs = Graphs.new(model, self.cache, graphs, pages, device)
         self.ranks: Ranks | None = None  # the others that share the model
         self.phases = Phases()  # of the subserver, where there is one
-        self.turn: AbstractContextManager[None] = nullcontext()  # with other models' steps
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the input embeddings of tokens: [B] -> [B, H]."""
@@ -76,13 +74,11 @@ class ModelRunner:
         ]
         if self.graphs is not None:
             self.graphs.ahead(chunks)
-        self.phases.at("wait")
-        with self.turn:
-            self.phases.at("model")
-            if self.ranks is None:
-                output = self.read(extensions, hidden=hidden)
-            else:
-                output = self.ranks.lead(self.read, extensions, hidden=hidden)
+        self.phases.at("model")
+        if self.ranks is None:
+            output = self.read(extensions, hidden=hidden)
+        else:
+            output = self.ranks.lead(self.read, extensions, hidden=hidden)
         # Rows above the tokenizer's vocabulary are padding: no signal reads them and none is sampled.
         logits = output.logits[:, : self.vocabulary_size]
         logits = logits if logits.dtype == torch.float64 else logits.float()

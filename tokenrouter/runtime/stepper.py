@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence as Some
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -59,6 +60,7 @@ class Stepper:
             1,
         )  # tokens of others with which requests come back, each as often
         self.sampling = Sampling()
+        self.turn: AbstractContextManager[None] = nullcontext()  # with other models' steps
         self.random = random.Random(0)
         self._deck: list[int] = []
         self._written_out = False  # whether a request is near the most that it may write
@@ -141,7 +143,8 @@ class Stepper:
         self.subserver.receive(admit)
         sequence = self.subserver.scheduler.sequences[self.last]
         while sequence.owned and sequence.cached < context:
-            assert self.subserver.step(), "a prompt was not due"
+            with self.turn:
+                assert self.subserver.step(), "a prompt was not due"
         took = 1000 * (time.perf_counter() - begin)
         self._clear()
         return took
@@ -154,7 +157,8 @@ class Stepper:
         elif len(sequences) < self.batch:
             self._fill()
         begin = time.perf_counter()
-        ran = self.subserver.step()
+        with self.turn:
+            ran = self.subserver.step()
         took = 1000 * (time.perf_counter() - begin) + self._taking_ms
         self._taking_ms = 0.0
         assert ran, "a full batch was not due"

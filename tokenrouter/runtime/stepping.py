@@ -16,7 +16,6 @@ import msgspec
 import torch
 
 from tokenrouter.errors import TokenRouterError
-from tokenrouter.runtime.load import load_runner
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.process import follow, on_device
 from tokenrouter.runtime.settings import Boot
@@ -60,11 +59,10 @@ def main(argv: list[str]) -> int:
         torch.set_num_threads(boot.settings.threads)
     try:
         settings = on_device(boot.settings, boot.plan, model, 0)
-        runner = load_runner(boot.plan, model, settings)
-        if settings.device == "cpu" and runner.ranks is None:
+        stepper = Stepper(boot.plan, model, settings)
+        if settings.device == "cpu" and boot.plan.models[model].tensor_parallel == 1:
             directory, n = Path(argv[0]).parent, len(boot.plan.models)
-            runner.turn = turns(directory, settings.threads, n) or runner.turn
-        stepper = Stepper(boot.plan, model, settings, runner)
+            stepper.turn = turns(directory, settings.threads, n) or stepper.turn
     except TokenRouterError as error:
         tell(Answer(error=str(error)))
         return 1

@@ -1,8 +1,8 @@
 """Few cores and several models: who steps when, and on how many threads.
 
 Where a model's share of the cores is one, each model has as many threads as there are cores. Where the threads of all models are more
-than the cores, subservers take turns: a step holds a lock on a file of the front end's directory while it is in the model. A model that has nothing to do then leaves no core idle, and no thread waits at a barrier for one that
-another model keeps from running. What lies beside the model (gates, rules, messages) runs while the other one steps. `docs/performance.md` has the figures.
+than the cores, subservers take turns: a step holds a lock on a file of the front end's directory, from the forming of its batch to its last message. A model that has nothing to do then leaves no core idle, and no thread waits at a barrier for one that
+another model keeps from running. `docs/performance.md` has the figures.
 """
 
 from __future__ import annotations
@@ -34,14 +34,21 @@ def turns(directory: Path, threads: int | None, n_models: int) -> Turns | None:
 
 
 class Turns:
-    """A lock that one process at a time holds; the kernel frees it where its holder dies."""
+    """A lock that one process at a time holds; the kernel frees it where its holder dies.
+
+    Whoever waits for it holds another one meanwhile, so that a process that has just given it up cannot take it again before.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o600)
+        self._next = os.open(path.with_suffix(".next"), flags, 0o600)
 
     def __enter__(self) -> None:
         """Wait for one's turn."""
+        fcntl.flock(self._next, fcntl.LOCK_EX)
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        fcntl.flock(self._next, fcntl.LOCK_UN)
 
     def __exit__(
         self,
