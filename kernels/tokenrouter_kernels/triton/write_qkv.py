@@ -49,18 +49,19 @@ def write_qkv_kernel(
     inside = (h < HEADS + 2 * KV_HEADS) & (d < D)
     base = qkv_ptr + token * stride_qkv + h * D
     x = tl.load(base + d, mask=inside, other=0.0).to(tl.float32)
-    # A second read of the same line: lanes cannot exchange halves.
-    y = tl.load(base + other, mask=inside, other=0.0).to(tl.float32)
     is_query = h < HEADS
     is_key = (h >= HEADS) & (h < HEADS + KV_HEADS)
     is_value = (h >= HEADS + KV_HEADS) & (h < HEADS + 2 * KV_HEADS)
+    turns = (d < TURNED) & ~is_value
+    # A second read of the same line: lanes cannot exchange halves. What does not turn has no partner: 0 times an
+    # infinite one would be no number.
+    y = tl.load(base + other, mask=inside & turns, other=0.0).to(tl.float32)
     if NORM:
         scale = tl.rsqrt(tl.sum(x * x, 1) / D + eps)[:, None]
         scale = tl.where(is_value, 1.0, scale)
         x *= scale * _norm(query_norm_ptr, key_norm_ptr, d, is_query, is_key, D)
         y *= scale * _norm(query_norm_ptr, key_norm_ptr, other, is_query, is_key, D)
     angle = token * stride_angle + d + 0 * h  # of all rows, as the mask
-    turns = (d < TURNED) & ~is_value
     cos = tl.load(cos_ptr + angle, mask=turns, other=1.0).to(tl.float32)
     sin = tl.load(sin_ptr + angle, mask=turns, other=0.0).to(tl.float32)
     x = x * cos + tl.where(d < half, -y, y) * sin

@@ -110,6 +110,18 @@ def test_slots_of_nobody_are_left_alone():
         assert (cache[[0, 5, 7]] != 9).all()
 
 
+@pytest.mark.parametrize(("width", "turned"), [(8, 8), (16, 6)], ids=str)
+def test_what_does_not_turn_is_stored_as_it_is(width, turned):
+    case = Written(1, 1, width, turned, torch.float32, norm=False)
+    heads = case.qkv.view(4, 3, width)
+    heads[:, 2, 1] = float("inf")  # a value's
+    heads[:, :2, turned:] = float("inf")
+
+    for got, expected in zip(case(fast.write_qkv), case(reference.write_qkv), strict=True):
+        assert torch.equal(got.isfinite(), expected.isfinite())
+        close(got, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_row_alone_has_the_bits_that_it_has_in_a_crowd(dtype):
     torch.manual_seed(0)
