@@ -12,8 +12,8 @@ from tokenrouter import cli
 from tokenrouter.plan.io import write
 from tokenrouter.plan.show import show
 from tokenrouter.runtime.engine import Engine
-from tokenrouter.runtime.heads import PythonNotAllowed
 from tokenrouter.runtime.model.head_python import PythonHeadError
+from tokenrouter.runtime.python_heads import PythonNotAllowed
 from tokenrouter.runtime.reference import Reference
 from tokenrouter.runtime.reference.errors import BeyondReference
 

@@ -197,7 +197,7 @@ def _serve(args: argparse.Namespace) -> int:
     from tokenrouter.models.tokenizer import TextTokenizer
     from tokenrouter.runtime import logs
     from tokenrouter.runtime.client import Client
-    from tokenrouter.runtime.heads import refuse_python
+    from tokenrouter.runtime.python_heads import refuse_python
     from tokenrouter.server.access import context
     from tokenrouter.server.lifecycle import Tls, bind, is_loopback, serve, url
     from tokenrouter.server.service import Service

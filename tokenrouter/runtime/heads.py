@@ -8,17 +8,12 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from tokenrouter.errors import TokenRouterError
 from tokenrouter.models import ModelError
 from tokenrouter.plan.structs import Head, HeadRef, Plan
 from tokenrouter.runtime.model.head import HeadFunction, HeadInputs, in_fixed_calls, load_head
 from tokenrouter.runtime.model.head_python import load_python_head
 from tokenrouter.runtime.row import Output
 from tokenrouter.runtime.settings import Settings
-
-
-class PythonNotAllowed(TokenRouterError):  # noqa: N818 - reads as what it says
-    """A plan's head is Python code, and nobody has allowed that it runs."""
 
 
 @runtime_checkable
@@ -75,16 +70,6 @@ def load_heads(plan: Plan, model: int, runner: object, settings: Settings) -> di
             apply = in_fixed_calls(apply)
         found[at] = StepHead(plan.heads[at], apply, runner)
     return found
-
-
-def refuse_python(plan: Plan, *, allowed: bool) -> None:
-    """Raise PythonNotAllowed where a plan has a Python head that is not allowed."""
-    for head in plan.heads:
-        if head.kind == "python" and not allowed:
-            raise PythonNotAllowed(
-                f"head `{head.name}` runs Python code, `{head.file}`; where you trust it, say --allow-python "
-                "(in Python, `allow_python=True`)"
-            )
 
 
 def _load(head: Head, settings: Settings) -> HeadFunction:

@@ -16,10 +16,11 @@ from tokenrouter.plan.structs import ClassIs, Extend, Model, Plan, TokenIn
 from tokenrouter.runtime.evaluate import Head
 from tokenrouter.runtime.grammar import Grammars
 from tokenrouter.runtime.graphs import Wanted, buckets
-from tokenrouter.runtime.heads import load_heads, refuse_python
+from tokenrouter.runtime.heads import load_heads
 from tokenrouter.runtime.masks import Masks
 from tokenrouter.runtime.model import LanguageModel, load_model
 from tokenrouter.runtime.model.parallel import Group
+from tokenrouter.runtime.python_heads import refuse_python
 from tokenrouter.runtime.ranks import Ranks
 from tokenrouter.runtime.route import Router
 from tokenrouter.runtime.row import Runner

@@ -14,7 +14,7 @@ from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused
 from tokenrouter.runtime.grammar import Grammars
-from tokenrouter.runtime.heads import refuse_python
+from tokenrouter.runtime.python_heads import refuse_python
 from tokenrouter.runtime.settings import WindowMode
 from tokenrouter.runtime.turns import share_of_cores
 from tokenrouter.server.admission import Limits, Work, prepare
