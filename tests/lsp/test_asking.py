@@ -192,6 +192,20 @@ async def test_completion_goes_on_from_what_is_half_written(client, before, offe
     assert offered - found == set()
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        'route 1\nmodel small { use "s" dtype |',
+        'route 1\nmodel small { use "s" quantize |',
+        "route 1\nhead h { kind |",
+        'route 1\nmodel a { use "s" }\npolicy p { at a { when share(|',
+        "route 1\npolicy p { at a { when class is |",
+    ],
+)
+async def test_completion_offers_no_values_where_only_a_name_means_anything(client, before):
+    assert await labels(client, before) & {"true", "false"} == set()
+
+
 async def test_completion_offers_files_in_strings_that_name_some(client):
     (client.editor.folder / "heads").mkdir()
     (client.editor.folder / "heads" / "one.safetensors").write_bytes(b"")

@@ -34,6 +34,7 @@ _ENTRY_KINDS = {
     "signal": _K.Property,
 }
 _OF_MODELS = frozenset({"RETRY", "BORROW", "THEN", "AT", "FALLBACK", "FROM", "START", "ARROW"})
+_VALUES = frozenset({"TRUE", "FALSE"})
 _ALWAYS_MODELS = frozenset({"RETRY", "BORROW", "FALLBACK"})
 _FEW = {"OBJECTIVE": OBJECTIVES, "WHERE": ("speed",)}  # words that are no words of the language
 _FILES = {"file": (".safetensors", ".pt"), "use": (".gguf", ""), "import": (".route",)}
@@ -110,6 +111,8 @@ def _words(spot: _Spot) -> Iterator[t.CompletionItem]:
     """Yield the words and units of the language that the parser takes."""
     for text, terminal in (*table().words.items(), ("nats^2", "NATS_SQUARED"), ("%", "PERCENT")):
         if terminal in spot.accepts and text not in PLANNED:
+            if terminal in _VALUES and _takes_a_name(spot):
+                continue
             kind = (
                 _K.Unit
                 if terminal in ("NATS", "NATS_SQUARED", "MS", "PERCENT", "TOKENS")
@@ -147,6 +150,14 @@ def _names(document: Document, spot: _Spot) -> Iterator[t.CompletionItem]:
     elif "LPAR" in spot.accepts:
         yield from _entries(document, "signal", "param", "var", "head")
         yield from _builtins()
+
+
+def _takes_a_name(spot: _Spot) -> bool:
+    """Return whether only a name means anything here, though the grammar takes any value."""
+    block, behind = spot.block
+    if block == "NAME" and behind in ("MODEL", "HEAD") and "RBRACE" not in spot.accepts:
+        return spot.text() == "reads" or spot.text() in CHOICES
+    return _in_model_call(spot) or (spot.kind() == "IS" and spot.text(1) == "class")
 
 
 def _is_new(spot: _Spot) -> bool:
