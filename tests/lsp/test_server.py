@@ -1,5 +1,6 @@
 """The process: what it needs, what it can do, how it ends; and one source for its words."""
 
+import json
 import subprocess
 import sys
 
@@ -68,6 +69,77 @@ def test_the_process_ends_when_the_editor_is_gone():
         server.stdin.close()
 
         server.wait(timeout=60)
+
+
+class Raw:
+    """A server that is sent what no well-made editor sends."""
+
+    def __init__(self, server):
+        self.server, self.last = server, 0
+
+    def send(self, method, params, **fields):
+        body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **fields})
+        self.server.stdin.write(f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        self.server.stdin.flush()
+
+    def ask(self, method, params):
+        self.last += 1
+        self.send(method, params, id=self.last)
+        while True:
+            length = 0
+            while (line := self.server.stdout.readline().strip()) != b"":
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            answer = json.loads(self.server.stdout.read(length))
+            if answer.get("id") == self.last and "method" not in answer:
+                return answer
+
+
+@pytest.fixture
+def raw():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(SERVER, **pipes) as server:
+        client = Raw(server)
+        client.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+        yield client
+        server.kill()
+
+
+PLACE = {
+    "textDocument": {"uri": "file:///nowhere/p.route"},
+    "position": {"line": 0, "character": 0},
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "params",
+    [{}, None, [], {**PLACE, "position": {"line": -1, "character": 0}}, {**PLACE, "position": 3}],
+    ids=str,
+)
+def test_params_that_mean_nothing_are_answered_with_an_error(raw, params):
+    told = raw.ask("textDocument/hover", params)
+
+    assert told["error"]["code"] == -32602
+    assert told["error"]["message"] == "`textDocument/hover` does not take these params"
+    assert "error" not in raw.ask("textDocument/hover", PLACE)
+
+
+@pytest.mark.timeout(60)
+def test_a_command_without_arguments_says_what_it_takes(raw):
+    told = raw.ask("workspace/executeCommand", {"command": "trc.runTest"})
+
+    assert told["result"] == "this takes the URI of a policy file and a name in it"
+
+
+@pytest.mark.timeout(60)
+def test_requests_behind_the_shutdown_are_refused(raw):
+    assert raw.ask("shutdown", None).get("result") is None
+
+    for method in ("shutdown", "textDocument/hover", "no/such"):
+        assert raw.ask(method, PLACE)["error"]["code"] == -32600
+    raw.send("exit", None)
+    assert raw.server.wait(timeout=30) == 0
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -143,6 +143,22 @@ async def test_lines_outside_a_range_keep_their_layout(client):
     assert new[9] == "    when entropy > 1 nats -> stop"
 
 
+async def test_asking_for_one_line_of_a_long_block_changes_that_line(client):
+    rules = [f"when entropy>{at} nats  -> stop" for at in range(20)]
+    body = "\n".join([*rules, "otherwise -> commit"])
+    text = f'route 1\nmodel small {{ use "s" }}\npolicy p {{\nstart small\nat small {{\n{body}\n}}\n}}\n'
+    place = await client.editor.open(text)
+    for line in (4, 5, 12, 24):
+        within = t.Range(t.Position(line, 0), t.Position(line, 3))
+
+        edits = await client.text_document_range_formatting_async(
+            t.DocumentRangeFormattingParams(place.document, within, FOUR)
+        )
+
+        assert [(e.range.start.line, e.range.end.line) for e in edits] == [(line, line + 1)]
+        assert edited(text, edits).split("\n")[line] == laid(text).split("\n")[line]
+
+
 async def test_a_text_with_syntax_errors_is_not_laid_out(client):
     place = await client.editor.open(MESSY.replace("stop", "} {"))
 

@@ -135,6 +135,14 @@ def test_a_body_that_is_none_is_refused(body):
     assert answer.status_code == 400
 
 
+@pytest.mark.parametrize("place", [(-1, 0), (0, -1), (2**70, 0)])
+def test_a_place_that_is_none_is_refused(place):
+    line, character = place
+    answer = ask(what="complete", text="route 1\n", line=line, character=character)
+
+    assert answer.status_code == 400
+
+
 def test_only_files_that_the_named_file_named_are_read(tmp_path):
     secret, shared, mine = (
         tmp_path / name for name in ("secret.route", "shared.route", "mine.route")

@@ -265,12 +265,12 @@ def rename(ls: Server, params: t.RenameParams) -> t.WorkspaceEdit | None:
 # Commands
 
 
-def run_test(ls: Server, uri: str, name: str) -> str:
+def run_test(ls: Server, uri: str = "", name: str = "") -> str:
     """Run a test."""
     return _verb(ls, uri, name, verbs.run_test)
 
 
-def explain(ls: Server, uri: str, name: str) -> str:
+def explain(ls: Server, uri: str = "", name: str = "") -> str:
     """Tell what the compiler makes of a policy."""
     return _verb(ls, uri, name, verbs.explain)
 
@@ -278,8 +278,11 @@ def explain(ls: Server, uri: str, name: str) -> str:
 def _verb(
     ls: Server, uri: str, name: str, verb: Callable[[Document, str], tuple[bool, str]]
 ) -> str:
-    document = ls.route(uri)
-    ok, text = (False, f"cannot read {uri}") if document is None else verb(document, name)
+    document = ls.route(uri) if uri else None
+    missing = (
+        f"cannot read {uri}" if uri else "this takes the URI of a policy file and a name in it"
+    )
+    ok, text = (False, missing) if document is None else verb(document, name)
     if not ls.quiet:
         ls.say(text, ok=ok)
     return text

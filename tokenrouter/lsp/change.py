@@ -46,10 +46,16 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int, int]
     if max(j - i, m - k) > MOST_COMPARED:
         yield i, j, k, m
         return
-    matcher = SequenceMatcher(None, old[i:j], new[k:m], autojunk=False)
+    # Lines of the same words go together, so that an edit holds one of them: who asks for some lines gets no others.
+    words = [["".join(line.split()) for line in lines] for lines in (old[i:j], new[k:m])]
+    matcher = SequenceMatcher(None, *words, autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag != "equal":
             yield i + a, i + b, k + c, k + d
+            continue
+        for at in range(b - a):
+            if old[i + a + at] != new[k + c + at]:
+                yield i + a + at, i + a + at + 1, k + c + at, k + c + at + 1
 
 
 def _alike(a: Sequence[str], b: Sequence[str]) -> int:

@@ -115,18 +115,22 @@ def rename(book: Book, document: Document, offset: int, new: str) -> t.Workspace
         raise RenameError(f"`{new}` means something already")
     changes: dict[str, list[t.TextEdit]] = {}
     for other, use in _same(book, document, offset):
-        if snake(new) != snake(old.token.text) and _taken(other, old.kind, new):
-            raise RenameError(f"`{new}` is declared already in `{os.path.basename(other.path)}`")
+        taken = None if snake(new) == snake(old.token.text) else _taken(other, old.kind, new)
+        if taken is not None:
+            raise RenameError(f"`{new}` is declared already in `{os.path.basename(taken)}`")
         place = other.places.range(use.token.start, use.token.end)
         changes.setdefault(other.uri, []).append(t.TextEdit(place, new))
     return t.WorkspaceEdit(changes=changes)
 
 
-def _taken(document: Document, kind: str, name: str) -> bool:
+def _taken(document: Document, kind: str, name: str) -> str | None:
+    """Return the file in which a name is declared that a document sees; None where there is none."""
     if kind == "name":
-        return document.study.scope.get(name) is not None
+        entry = document.study.scope.get(name)
+        return None if entry is None else entry.tree.source.name
     items = document.study.main.file.items
-    return any(isinstance(i, ast.Policy) and snake(i.name.text) == snake(name) for i in items)
+    named = any(isinstance(i, ast.Policy) and snake(i.name.text) == snake(name) for i in items)
+    return document.path if named else None
 
 
 def _target(document: Document, use: Use) -> _Target | None:

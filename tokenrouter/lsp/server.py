@@ -20,6 +20,7 @@ from tokenrouter.lsp import problems
 from tokenrouter.lsp.book import Book, Document
 from tokenrouter.lsp.memory import Memory
 from tokenrouter.lsp.windows import Solver, near
+from tokenrouter.lsp.wire import Protocol
 from tokenrouter.version import __version__
 
 REST = 0.12  # seconds without a change before a check begins
@@ -32,7 +33,8 @@ class Server(LanguageServer):
     """The language server and its open documents."""
 
     def __init__(self) -> None:
-        super().__init__("trc", __version__, text_document_sync_kind=t.TextDocumentSyncKind.Full)
+        sync = t.TextDocumentSyncKind.Full
+        super().__init__("trc", __version__, text_document_sync_kind=sync, protocol_cls=Protocol)
         self.book = Book()
         self.memory = Memory()
         self.rest = REST

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from fastapi import FastAPI
@@ -43,8 +43,8 @@ class OfSpot(msgspec.Struct, frozen=True):
     """A text and a place in it."""
 
     text: str
-    line: int
-    character: int
+    line: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHARS)]
+    character: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHARS)]
 
 
 class OfCase(msgspec.Struct, frozen=True):
