@@ -48,7 +48,7 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int, int]
         return
     # Lines of the same words go together, so that an edit holds one of them: who asks for some lines gets no others.
     words = [["".join(line.split()) for line in lines] for lines in (old[i:j], new[k:m])]
-    matcher = SequenceMatcher(None, *words, autojunk=False)
+    matcher = SequenceMatcher(None, words[0], words[1], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag != "equal":
             yield i + a, i + b, k + c, k + d
