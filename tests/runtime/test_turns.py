@@ -17,7 +17,11 @@ from tests.runtime import tiny
 from tokenrouter.runtime import turns as turns_
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
-from tokenrouter.runtime.messages import Sampling
+from tokenrouter.runtime.gate import Gate
+from tokenrouter.runtime.gatekeeper import Gatekeeper
+from tokenrouter.runtime.messages import Active, Flush, RouteState, Sampling
+from tokenrouter.runtime.meter import Meter
+from tokenrouter.runtime.sequence import Sequence
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.turns import FILE, Turns, share_of_cores, turns
 
@@ -141,6 +145,19 @@ def test_subservers_step_in_turn_where_they_share_the_cores(plan):
         return tokens
 
     assert asyncio.run(serve()) == expected
+
+
+def test_looking_for_a_batch_before_the_turn_leaves_a_flush_for_the_batch():
+    gate = Gatekeeper(Gate([4] * 4, 50.0), Meter(0, 1), lambda to, message: None)
+    waiting = [
+        Sequence(1, 1, [1], Sampling(), [], {}, RouteState(owner=0, counts=[0]), [1], [1], False)
+    ]
+    gate.receive(Active(n=4))
+    gate.receive(Flush())
+
+    looks = gate.peek(waiting, 0.0), gate.due(waiting, 0.0), gate.due(waiting, 0.0)
+
+    assert looks == ("nothing_else", "nothing_else", None)
 
 
 def test_models_whose_steps_are_timed_beside_each_other_take_turns_too(plan, tmp_path):
