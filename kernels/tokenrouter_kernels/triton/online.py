@@ -12,6 +12,9 @@ and of the whole row, with a = exp(m_part - m) (M. Milakov, N. Gimelshein, arXiv
     S = sum a s    T = sum a (t + c s)    U = sum a (u + 2 c t + c^2 s)    with c = m_part - m
 
 A flag of the survey switches each of these off, so that a kernel computes what it needs.
+
+Shapes: a block of a row's logits [PART] in, a record [FIELDS + SLOTS] out for each part, `records` [B, PARTS, FIELDS + SLOTS] contiguous, float32
+or, of float64 logits, float64; joined figures are scalars. Reference: `tokenrouter_kernels.signals`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What route programs call beside signals: division, and windows over the last values of a node.
 
 A window is given its values before this step, oldest first, how many there are, and this step's. All in float64, in the order
-in which `tokenrouter.runtime.evaluate` computes them.
+in which `tokenrouter.runtime.evaluate`, the reference, computes them. Scalars of one row, a window its [n] last values.
 """
 
 from __future__ import annotations
