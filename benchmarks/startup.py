@@ -1,6 +1,6 @@
 """How long until something can be asked: `trc serve` on the demo pair until it is ready, and `trc check` on its policy.
 
-    python benchmarks/startup.py [--repeat 5]
+    python benchmarks/startup.py [--repeat 5] [--runs warm cold first]
 
 Warm: another start on a machine that has just done the same. Cold: nothing of Python, torch, this package and the models is in the
 page cache, as after a restart of the machine (what is there is dropped file by file, which needs no rights; pages that
@@ -34,6 +34,7 @@ from tokenrouter.compiler.compile import compile_policy
 from tokenrouter.plan.io import write
 
 POLICY = Path(__file__).resolve().parents[1] / "examples" / "demo.route"
+RUNS = ("warm", "cold", "first")
 VARIABLE = "TOKENROUTER_CACHE"
 SERVE_S, CHECK_S = 6.0, 0.4  # goals
 PROMPT = list(range(1000, 1020))
@@ -45,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5, metavar="R", help="(%(default)s)")
     parser.add_argument("--dtype", nargs="+", default=["float32"], help="of the models")
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=RUNS, help="(all)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         plan = Path(directory) / "plan.json"
@@ -59,12 +61,13 @@ def main() -> None:
                 return serve(plan, ["--dtype", dtype], cache)
 
             start(None)
-            runs = {
-                "warm": [start(None) for _ in range(args.repeat)],
-                "cold": [cold(start) for _ in range(args.repeat)],
-                "first": [start(emptied(Path(directory))) for _ in range(2)],
+            once = {
+                "warm": lambda start=start: start(None),
+                "cold": lambda start=start: cold(start),
+                "first": lambda start=start: start(emptied(Path(directory))),
             }
-            for name, found in runs.items():
+            for name in args.runs:
+                found = [once[name]() for _ in range(args.repeat)]
                 show(f"trc serve, {dtype}, {name}", [ready for ready, _ in found], SERVE_S)
                 show("  its first token", [first for _, first in found], None)
 
