@@ -21,7 +21,7 @@ from tokenrouter.bench.stream import Stream
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.io import write
 from tokenrouter.plan.structs import Plan
-from tokenrouter.runtime.turns import share_of_cores
+from tokenrouter.runtime.turns import cores
 
 
 async def against_url(settings: Settings, url: str, key: str | None, say: Say) -> Result:
@@ -44,6 +44,7 @@ class Served:
     path: Path
     baseline: bool
     options: list[str]  # of `trc serve`
+    asked: int | None = None  # threads of each model, on both sides
 
     @contextlib.contextmanager
     def plans(self) -> Iterator[list[tuple[str, Path]]]:
@@ -67,16 +68,20 @@ class Served:
         ]
         return msgspec.structs.replace(plan, models=models)
 
-    def threads(self, asked: int | None) -> int:
-        """Return the threads of each model: on both sides what a subserver of the plan would have."""
-        return asked or share_of_cores(len(self.plan.models))
+    def threads(self) -> list[list[str]]:
+        """Return the options of each server: the plan's takes turns where cores are few, and ordinary servers, which cannot, share the cores."""
+        if self.asked is not None or not self.baseline:
+            own = [] if self.asked is None else ["--threads", str(self.asked)]
+            return [own] * (1 + len(self.plan.models) * self.baseline)
+        n = len(self.plan.models)
+        return [[], *[["--threads", str(max(1, cores() // n))]] * n]
 
 
 async def of_plan(settings: Settings, served: Served, say: Say) -> Result:
     """Serve a plan, measure it, and the comparison beside it where it is asked for."""
     with served.plans() as plans:
         say(f"starting {len(plans)} server{'s' if len(plans) > 1 else ''}")
-        with started(plans, served.options) as servers:
+        with started(plans, served.options, served.threads()) as servers:
             https = [Http(url) for _, url in servers]
             try:
                 return await _measured(settings, served, https, say)

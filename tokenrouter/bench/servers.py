@@ -88,13 +88,16 @@ class Server:
 
 @contextlib.contextmanager
 def started(
-    plans: list[tuple[str, Path]], options: list[str], timeout_s: float = 600.0
+    plans: list[tuple[str, Path]],
+    options: list[str],  # of all
+    own: list[list[str]] | None = None,  # of each
+    timeout_s: float = 600.0,
 ) -> Iterator[list[tuple[Server, str]]]:
     """Start servers side by side, give each with its URL when all are ready, and end them in any case."""
     with contextlib.ExitStack() as stack:
         servers = []
-        for what, plan in plans:
-            server = Server(plan, options, what)
+        for (what, plan), more in zip(plans, own or [[]] * len(plans), strict=True):
+            server = Server(plan, [*options, *more], what)
             stack.callback(server.close)
             servers.append(server)
         yield [(server, server.url(timeout_s)) for server in servers]

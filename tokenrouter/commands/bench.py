@@ -120,9 +120,12 @@ def run(args: argparse.Namespace) -> int:
         if args.baseline:
             _check_baseline(plan)
         served = course.Served(
-            plan=plan, path=Path(args.target), baseline=args.baseline, options=[]
+            plan=plan,
+            path=Path(args.target),
+            baseline=args.baseline,
+            options=_options(args),
+            asked=args.threads,
         )
-        served.options.extend(_options(args, served.threads(args.threads)))
         work = course.of_plan(settings, served, _tell)
     result = asyncio.run(work)
     _report(args, result)
@@ -150,8 +153,8 @@ def _report(args: argparse.Namespace, result: Result) -> None:
     print(text if str(args.json) == "-" else table(result))
 
 
-def _options(args: argparse.Namespace, threads: int) -> list[str]:
-    options = ["--threads", str(threads), "--max-waiting", str(1 << 20)]
+def _options(args: argparse.Namespace) -> list[str]:
+    options = ["--max-waiting", str(1 << 20)]
     if args.dtype:
         options += ["--dtype", args.dtype]
     return options + (["--deterministic"] if args.deterministic else [])
