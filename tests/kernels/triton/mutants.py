@@ -55,7 +55,11 @@ TESTS = {
 }
 SECONDS = 240
 # Tests of a file that are about one of its modules.
-ONLY = {"rms_norm": "norm or sum", "silu_mul": "silu or gate", "write_qkv": "queries or slots or does_not_turn"}
+ONLY = {
+    "rms_norm": "norm or sum",
+    "silu_mul": "silu or gate",
+    "write_qkv": "queries or slots or does_not_turn",
+}
 # Short tests, which most mutants fail, before all of them.
 FIRST = dict.fromkeys(("attention", "decode_attention", "prefill_attention"), "once or nothing")
 # In the text of `source.py`: what the generated kernel masks.
