@@ -8,25 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenrouter_kernels import choose, sampling
 from tokenrouter_kernels.native import certainty
-from tokenrouter_kernels.native.build import NativeError, load
 from tokenrouter_kernels.signals import signals as plain
 
+from tests.kernels.compiled import LIBRARY, needs_library
 from tests.kernels.test_signals import ALL, by_definition, some_logits
 
 INF = math.inf
-
-
-def _library():
-    try:
-        return load()
-    except NativeError as error:
-        return str(error)
-
-
-LIBRARY = _library()
-pytestmark = pytest.mark.skipif(
-    isinstance(LIBRARY, str), reason=f"this machine cannot run it: {LIBRARY}"
-)
+pytestmark = needs_library
 
 
 def compiled(logits, candidates, keys=ALL):

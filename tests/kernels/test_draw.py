@@ -8,24 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenrouter_kernels import SamplingParams, choose, philox, sampling, seeds
 from tokenrouter_kernels.native import draw
-from tokenrouter_kernels.native.build import NativeError, load
 
+from tests.kernels.compiled import LIBRARY, needs_library
 from tests.kernels.test_sampling import by_definition, row
 
 INF = math.inf
-
-
-def _library():
-    try:
-        return load()
-    except NativeError as error:
-        return str(error)
-
-
-LIBRARY = _library()
-pytestmark = pytest.mark.skipif(
-    isinstance(LIBRARY, str), reason=f"this machine cannot run it: {LIBRARY}"
-)
+pytestmark = needs_library
 
 
 def drawn(logits, params, uniforms):
