@@ -39,7 +39,15 @@ def closed(spec, windows, *, seed=0, tokens=12000, max_wait_ms=NEVER):
 # Seeds 12 and 17 commit so seldom that a run long enough takes ten seconds.
 @pytest.mark.parametrize("seed", [s for s in range(20) if s not in (12, 17)])
 def test_the_closed_system_is_what_the_exact_solver_says(seed):
-    spec = random_spec(seed)
+    same_as_solved(random_spec(seed), seed)
+
+
+@pytest.mark.parametrize("seed", range(300, 315))
+def test_the_closed_system_in_turn_is_what_the_exact_solver_says(seed):
+    same_as_solved(random_spec(seed, in_turn=True), seed)
+
+
+def same_as_solved(spec, seed):
     solved = exact.solve(build(spec), spec.windows)
 
     seen = closed(spec, spec.windows, seed=seed)
@@ -119,6 +127,45 @@ def test_work_goes_on_at_the_rate_of_those_that_are_busy_with_it():
 
     # Alone until 10. Both until 30: 20 ms at half speed, in which the second model does 5 of its 30. Alone again.
     assert [(r.first, r.last) for r in simulation.done] == [(10.0, 55.0), (30.0, 85.0)]
+
+
+def test_models_in_turn_work_one_at_a_time_and_take_who_came_while_they_stood_in_line():
+    spec = there_and_back(10.0, 30.0, in_turn=True, after_ms=[[14.0] * 4, [33.0] * 4])
+    simulation = Simulation(spec, [[1] * 4] * 2, NEVER, 4)
+
+    seen = open_run(simulation, [Arrival(at, 2) for at in (0.0, 9.0, 20.0, 30.0)], ["a", "b"])
+
+    # The first model until 10, and at once again, for the second request came at 9: until 20. Then the second with both
+    # that have been there; then the first one after it, with the two that came meanwhile.
+    assert [(r.first, r.last) for r in simulation.done] == [
+        (10.0, 53.0),
+        (20.0, 53.0),
+        (67.0, 100.0),
+        (67.0, 100.0),
+    ]
+    assert [model.launches for model in seen.models] == [{"window": 3}, {"window": 2}]
+
+
+def test_a_gate_that_waited_long_enough_stands_in_line_once():
+    spec = there_and_back(100.0, 10.0, in_turn=True)
+    simulation = Simulation(spec, [[1] * 4, [2] * 4], 30.0, 4)
+
+    seen = open_run(simulation, [Arrival(0.0, 2), Arrival(50.0, 2)], ["first", "second"])
+
+    # At the second model from 100 on; its gate opens at 130, its turn comes when the other request is done at 200.
+    assert [r.last for r in simulation.done] == pytest.approx([210.0, 210.0])
+    assert seen.models[1].launches == {"max_wait": 1}
+
+
+def test_a_prompt_is_read_in_its_models_turn():
+    spec = there_and_back(10.0, 30.0, in_turn=True)
+    simulation = Simulation(spec, [[1] * 4] * 2, NEVER, 4, prompts=reading())
+
+    open_run(simulation, [Arrival(0.0, 2, 100), Arrival(0.0, 2, 100)], ["a", "b"])
+
+    # Each model reads both prompts, 60 ms the first and 50 each beside or behind it, and never at once.
+    assert max(r.last for r in simulation.done) >= 4 * 50.0
+    assert sum(server.busy for server in simulation.servers) == pytest.approx(simulation.now)
 
 
 def test_a_gate_opens_at_the_moment_that_its_oldest_has_waited_long_enough():

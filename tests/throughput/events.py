@@ -31,8 +31,10 @@ class Simulation:
         self.batch = [[] for _ in range(n_models)]  # stations
         self.left = [0.0] * n_models
         self.now = 0.0
+        self.line = []  # models that wait for their turn
         self.seen = Seen(n_models)
         first = self.entry.index(max(self.entry))
+        self.turn = self.model_of[first]  # whose turn it was last
         for _ in range(spec.n):
             self.arrive(first)
         self.launch()
@@ -44,14 +46,29 @@ class Simulation:
         self.queue[self.model_of[station]].append((station, self.now))
 
     def launch(self):
-        for m, window in enumerate(self.windows):
-            if not self.batch[m] and len(self.queue[m]) >= window:
-                self.batch[m] = [station for station, _ in self.queue[m]]
-                self.seen.delay[m] += sum(self.now - since for _, since in self.queue[m])
-                self.queue[m].clear()
-                given = self.spec.step_ms[m]
-                size = len(self.batch[m])
-                self.left[m] = given[size - 1] if isinstance(given, list) else given
+        ready = [
+            m
+            for m, window in enumerate(self.windows)
+            if not self.batch[m] and len(self.queue[m]) >= window and m not in self.line
+        ]
+        if not self.spec.in_turn:
+            for m in ready:
+                self.begin(m, self.spec.step_ms[m])
+            return
+        ready.sort(key=lambda m: m != self.turn)  # the one whose step it was comes first
+        self.line += ready
+        if self.line and not any(self.batch):
+            m = self.line.pop(0)
+            own = self.turn == m or self.spec.after_ms is None
+            self.turn = m
+            self.begin(m, self.spec.step_ms[m] if own else self.spec.after_ms[m])
+
+    def begin(self, m, given):
+        self.batch[m] = [station for station, _ in self.queue[m]]
+        self.seen.delay[m] += sum(self.now - since for _, since in self.queue[m])
+        self.queue[m].clear()
+        size = len(self.batch[m])
+        self.left[m] = given[size - 1] if isinstance(given, list) else given
 
     def event(self):
         running = [m for m, batch in enumerate(self.batch) if batch]

@@ -1,6 +1,7 @@
 """Specifications that several tests share, and random ones of every kind that the solvers take."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from tokenrouter.throughput.check import check
 from tokenrouter.throughput.spec import BusyRates, Spec, SpecError
@@ -13,14 +14,27 @@ def pair(n, **other):
     return check(Spec(n=n, **(PAIR | other)))
 
 
-def random_spec(seed):
+def random_spec(seed, *, in_turn=False):
     """Return a checked specification whose chain is small; the kinds go round with the seed."""
     rng = np.random.default_rng(seed)
     while True:
         try:
-            return check(_draw(rng, seed))
+            spec = _draw(rng, seed)
+            return check(_in_turn(spec, rng, seed) if in_turn else spec)
         except SpecError:
             continue  # a model that is not reached, or nothing committed: draw again
+
+
+def _in_turn(spec, rng, seed):
+    """Return the same with models in turn; in two of three a step after another model's takes longer, or less long."""
+    after = None
+    if seed % 3:
+        more = rng.integers(-1, 5, len(spec.step_ms))
+        after = [
+            [s + int(d) for s in steps] if isinstance(steps, list) else steps + int(d)
+            for steps, d in zip(spec.step_ms, more, strict=True)
+        ]
+    return replace(spec, in_turn=True, busy=[], after_ms=after)
 
 
 def _draw(rng, seed):

@@ -39,11 +39,11 @@ def test_the_published_values_come_out(n, windows, tokens_per_s):
     assert guessed.stderr < 0.003 * tokens_per_s
 
 
-def distances(seeds, copies, events):
+def distances(seeds, copies, events, *, in_turn=False):
     """Return how many standard errors apart the solvers are on each specification that has any randomness."""
     out = []
     for seed in seeds:
-        spec = random_spec(seed)
+        spec = random_spec(seed, in_turn=in_turn)
         system = build(spec)
         solved = exact.solve(system, spec.windows)
         guessed = sampled.solve(system, spec.windows, copies=copies, events=events, seed=seed)
@@ -66,6 +66,17 @@ def test_exact_and_sampled_agree_on_random_systems():
     check_distances(distances(range(40), copies=96, events=400), least=30)
 
 
+def test_exact_and_sampled_agree_on_random_systems_in_turn():
+    check_distances(distances(range(300, 330), copies=96, events=400, in_turn=True), least=22)
+
+
+@pytest.mark.slow
+def test_exact_and_sampled_agree_on_200_random_systems_in_turn():
+    # In system 438 one request can wait for ever for a second one, or not: it has no one steady state.
+    seeds = [seed for seed in range(300, 501) if seed != 438]
+    check_distances(distances(seeds, copies=256, events=1500, in_turn=True), least=140)
+
+
 @pytest.mark.slow
 def test_exact_and_sampled_agree_on_200_random_systems():
     check_distances(distances(range(200), copies=256, events=1500), least=160)
@@ -76,6 +87,17 @@ def test_exact_equals_a_plain_simulation(seed):
     spec = random_spec(seed)
     solved = exact.solve(build(spec), spec.windows)
 
+    same_as_simulated(solved, spec, seed)
+
+
+@pytest.mark.parametrize("seed", range(300, 315))
+def test_exact_equals_a_plain_simulation_in_turn(seed):
+    spec = random_spec(seed, in_turn=True)
+
+    same_as_simulated(exact.solve(build(spec), spec.windows), spec, seed)
+
+
+def same_as_simulated(solved, spec, seed):
     parts = simulate(spec, spec.windows, seed=seed, completions=700)
 
     # Rounding to quanta happens only where busy models slow each other; the simulation does not round.
@@ -96,6 +118,53 @@ def test_exact_equals_a_plain_simulation(seed):
 def close(value, figure, slack):
     mean, error = figure
     assert abs(value - mean) < SURE * error + slack * abs(value) + 1e-9, (value, mean, error)
+
+
+def test_models_in_turn_never_run_at_once_and_know_who_went_before():
+    """By hand: one request, so a cycle is small's steps to the first hand-over, large's step, and a longer step of small."""
+    spec = pair(1, step_ms=[4.0, 10.0], after_ms=[6.0, 13.0], in_turn=True, windows=[1, 1])
+
+    solved = exact.solve(build(spec), spec.windows)
+
+    steps = 1 / 0.35  # of small, to a hand-over
+    cycle = 6 + (steps - 1) * 4 + 13
+    small, large = solved.per_model
+    assert solved.tokens_per_s == pytest.approx(1000 * steps / cycle)
+    assert small.utilisation + large.utilisation == pytest.approx(1)
+    assert large.utilisation == pytest.approx(13 / cycle)
+
+
+def test_a_batch_in_turn_takes_all_who_came_while_it_stood_in_line():
+    """Two models that always hand over, of two requests each: large waits for small's turn to end, and both meet there."""
+    spec = pair(
+        2,
+        step_ms=[5.0, 5.0],
+        p=[[0, 1], [1, 0]],
+        c=[[1, 1], [1, 1]],
+        in_turn=True,
+        windows=[1, 1],
+    )
+
+    solved = exact.solve(build(spec), spec.windows)
+
+    assert [model.mean_batch for model in solved.per_model] == [2.0, 2.0]
+    assert solved.tokens_per_s == pytest.approx(400)
+
+
+def test_who_made_the_step_stands_in_line_before_those_it_makes_due():
+    """Half of small's requests go on to large; small goes first, so large's batch is of two of its steps."""
+    spec = pair(
+        3,
+        step_ms=[1.0, 8.0, 8.0],
+        p=[[0.5, 0.25, 0.25], [1, 0, 0], [1, 0, 0]],
+        c=[[1, 1, 1]] * 3,
+        in_turn=True,
+        windows=[1, 1, 1],
+    )
+
+    solved = exact.solve(build(spec), spec.windows)
+
+    same_as_simulated(solved, spec, seed=5)
 
 
 def test_the_busy_rates_of_a_fine_quantum_equal_a_simulation_without_quanta():

@@ -59,6 +59,26 @@ def test_the_specification_of_the_manual_is_read():
         ),
         ({"delta_ms": 0}, "`delta_ms` is 0; it must be above 0"),
         (
+            {"after_ms": [6.0, 30.0]},
+            "`after_ms` is of models that step in turn; set `in_turn`, or leave it out",
+        ),
+        (
+            {"in_turn": True, "after_ms": [6.0]},
+            "`after_ms` has 1 entries, but there are 2 models",
+        ),
+        (
+            {"in_turn": True, "after_ms": [6.0, [30.0]]},
+            "`after_ms[1]` has 1 entries; a batch can hold up to 4, so give one for each size",
+        ),
+        (
+            {"in_turn": True, "after_ms": [6.0, 0.0]},
+            "`after_ms[1]` is 0; it must be above 0",
+        ),
+        (
+            {"in_turn": True, "busy": [{"models": [0, 1], "rates": [0.5, 0.5]}]},
+            "`busy` gives rates of models that are busy at once, and with `in_turn` none ever are; leave it out",
+        ),
+        (
             {"windows": [2, 4]},
             "`windows` [2, 4] can stop for ever with 4 active: B - 1 over the models sums to 4, and must stay below 4",
         ),

@@ -29,6 +29,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     entry: list[float]  # by station: where a request starts
     mean_output_tokens: float | None = None  # None: requests never end
     busy: list[BusySet] = []  # models that slow each other
+    in_turn: bool = False  # one batch runs at a time; models wait in line for their turns
+    after_ms: list[
+        list[float]
+    ] = []  # in turn: `step_ms` of steps that follow another model's; empty: the same
     delta_ms: float  # the quantum of time
 
 

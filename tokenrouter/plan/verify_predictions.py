@@ -42,7 +42,10 @@ def _system(system: System, n_models: int, sizes: int) -> Iterator[str]:
     if len(system.step_ms) != n_models or any(len(row) < sizes for row in system.step_ms):
         yield f"`windows.system.step_ms` does not give {n_models} models and {sizes} sizes of batches"
     numbers = [*system.entry, *(x for rows in (system.p, system.c) for row in rows for x in row)]
-    times = [system.delta_ms, *(x for row in system.step_ms for x in row)]
+    after = system.after_ms
+    if after and (len(after) != n_models or any(len(row) < sizes for row in after)):
+        yield f"`windows.system.after_ms` does not give {n_models} models and {sizes} sizes of batches"
+    times = [system.delta_ms, *(x for rows in (system.step_ms, after) for row in rows for x in row)]
     if not all(isfinite(x) and x >= 0 for x in numbers) or not all(
         isfinite(x) and x > 0 for x in times
     ):
@@ -51,3 +54,7 @@ def _system(system: System, n_models: int, sizes: int) -> Iterator[str]:
         known = all(0 <= model < n_models for model in busy.models)
         if not known or len(busy.models) != len(busy.rates) or min(busy.rates, default=0) <= 0:
             yield f"`windows.system.busy` has a wrong entry: {busy.models}"
+    if system.in_turn and system.busy:
+        yield "`windows.system` gives rates of models that are busy at once, and models that step in turn never are"
+    if system.after_ms and not system.in_turn:
+        yield "`windows.system.after_ms` is of models that step in turn, and these do not"

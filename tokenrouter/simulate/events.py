@@ -5,6 +5,9 @@ the model, a step of model m with b requests takes L_m(b) at rate v_m(busy set),
 s to j with probability P[s, j] and commits a token with probability C[s, j]. Prompts are read as the runtime's scheduler
 reads them (`simulate.prompts`): beside a batch or alone, whatever the gate says, and the last piece brings the first step.
 
+Models in turn (`Spec.in_turn`) stand in line as the runtime's subservers do: where a gate opens or a prompt is to be read.
+Whose turn comes takes all that wait by then, and nobody else works meanwhile.
+
 It knows nothing of plans. Times are milliseconds.
 """
 
@@ -49,6 +52,7 @@ class Server:
 
     gate: Gate
     step_ms: Sequence[float]  # by batch size - 1
+    after_ms: Sequence[float]  # likewise, of a step that follows another model's turn
     pace: Pace
     waiting: list[Request] = field(default_factory=list)
     batch: list[Request] = field(default_factory=list)
@@ -61,6 +65,8 @@ class Server:
     through: int = 0
     delays: list[float] = field(default_factory=list)
     launches: dict[str, int] = field(default_factory=dict)
+    in_line: bool = False  # whether it waits for its turn
+    opened: str | None = None  # why its gate had opened when it stood in line
 
     @property
     def runs(self) -> bool:
@@ -87,9 +93,14 @@ class Simulation:
         self.model_of = spec.model_of or list(range(len(spec.step_ms)))
         paces = _paces(prompts, len(table))
         self.servers = [
-            Server(Gate(row, max_wait_ms), steps if isinstance(steps, list) else [steps], pace)
-            for row, steps, pace in zip(table, spec.step_ms, paces, strict=True)
+            Server(Gate(row, max_wait_ms), _listed(steps), _listed(after), pace)
+            for row, steps, after, pace in zip(
+                table, spec.step_ms, spec.after_ms or spec.step_ms, paces, strict=True
+            )
         ]
+        self.in_turn = spec.in_turn
+        self.line: list[int] = []  # models that wait for their turn, the first one first
+        self.last = 0  # the model whose turn was the latest
         self.ways = [list(accumulate(row)) for row in spec.p]
         self.kept = spec.c
         self.entry = list(accumulate(entry(spec).tolist()))
@@ -198,12 +209,12 @@ class Simulation:
 
     @staticmethod
     def _held(server: Server) -> bool:
-        return bool(server.waiting) and not server.runs
+        return bool(server.waiting) and not server.runs and not server.in_line
 
     def launch(self) -> None:
         """Launch every idle model whose gate opens or that has prompts to read; where all who can reach a gate wait, all open."""
         active = self._writing()
-        moving = sum(len(server.batch) for server in self.servers)
+        moving = sum(len(s.waiting if s.in_line else s.batch) for s in self.servers)
         held = [server for server in self.servers if self._held(server)]
         # A look at all gates before the first launch: those are idle at the same moment.
         due = [
@@ -213,13 +224,50 @@ class Simulation:
         ]
         if held and not due and not moving:
             due = [(server, "nothing_else") for server in held]
+        if self.in_turn:
+            for server, reason in due:
+                server.opened = reason
+            self._take_turns(active)
+            return
         idle = [model for model, server in enumerate(self.servers) if not server.runs]
         for server, reason in due:
-            server.launches[reason] = server.launches.get(reason, 0) + 1
-            server.delays += [self.now - request.since for request in server.waiting]
-            server.batch, server.waiting = server.waiting, []
+            self._open(server, reason)
         for model in idle:
             self._start(model)
+
+    def _open(self, server: Server, reason: str) -> None:
+        """Let all that wait at a gate into the batch."""
+        server.launches[reason] = server.launches.get(reason, 0) + 1
+        server.delays += [self.now - request.since for request in server.waiting]
+        server.batch, server.waiting = server.waiting, []
+
+    def _take_turns(self, active: int) -> None:
+        """Let models stand in line that have something to do, and the first of the line work where nobody does."""
+        ready = [
+            model
+            for model, server in enumerate(self.servers)
+            if not server.in_line and not server.runs and (server.opened or server.reading)
+        ]
+        ready.sort(key=lambda model: model != self.last)  # its own gate is the first it looks at
+        for model in ready:
+            self.servers[model].in_line = True
+        self.line += ready
+        while self.line and not any(server.runs for server in self.servers):
+            model = self.line.pop(0)
+            server = self.servers[model]
+            server.in_line = False
+            reason = server.opened
+            server.opened = None
+            if (
+                reason is None and server.waiting
+            ):  # it came for a prompt, and others have come since
+                waiting = len(server.waiting)
+                reason = server.gate.due(waiting, self._oldest(server), active, active - waiting)
+            if reason is not None:
+                self._open(server, reason)
+            self._start(model)
+            if server.runs:
+                self.last = model
 
     def _writing(self) -> int:
         """Return how many requests can reach a gate: all but those whose prompt is read."""
@@ -229,7 +277,9 @@ class Simulation:
         """Let a batch run, with as much of the prompts as goes beside it."""
         server = self.servers[model]
         size = len(server.batch)
-        server.left = server.step_ms[min(size, len(server.step_ms)) - 1] if size else 0.0
+        own = not self.in_turn or self.last == model
+        steps = server.step_ms if own else server.after_ms
+        server.left = steps[min(size, len(steps)) - 1] if size else 0.0
         if self.prompts is None or not server.reading:
             return
         server.began = self.now
@@ -296,6 +346,10 @@ class Simulation:
             server.batches = server.through = 0
             server.delays.clear()
             server.launches.clear()
+
+
+def _listed(steps: float | list[float]) -> Sequence[float]:
+    return steps if isinstance(steps, list) else [steps]
 
 
 def _paces(prompts: Prompts | None, n_models: int) -> list[Pace]:

@@ -67,10 +67,8 @@ def prepare(
     spec = msgspec.structs.replace(
         spec,
         n=most,
-        step_ms=[
-            [ms / factor for ms in _extended(steps, most)]
-            for steps, factor in zip(system.step_ms, factors, strict=True)
-        ],
+        step_ms=_at_speed(system.step_ms, factors, most),
+        after_ms=_at_speed(system.after_ms, factors, most) if system.after_ms else None,
         delta_ms=spec.delta_ms / max(1.0, *factors),
         mean_output_tokens=output_tokens or spec.mean_output_tokens,
     )
@@ -121,6 +119,16 @@ def _factors(plan: Plan, speeds: Mapping[str, float]) -> list[float]:
         if name not in names:
             raise CannotSimulate(f"the plan has no model `{name}`; it has {', '.join(names)}")
     return [speeds.get(name, 1.0) for name in names]
+
+
+def _at_speed(
+    times: list[list[float]], factors: list[float], sizes: int
+) -> list[float | list[float]]:
+    """Return the times of models so many times as fast, for batches of up to so many requests."""
+    return [
+        [ms / factor for ms in _extended(steps, sizes)]
+        for steps, factor in zip(times, factors, strict=True)
+    ]
 
 
 def _extended(steps: list[float], sizes: int) -> list[float]:

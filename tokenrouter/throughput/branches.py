@@ -108,7 +108,8 @@ class Registry:
         New numbers go up in the order of those places. Raises TooManyStates.
         """
         rest = np.where(state.r == IDLE, 0, state.r)
-        packed = np.concatenate([state.k, state.b, rest]).T.astype(np.int32)
+        whole = [state.k, state.b, rest, state.line, state.last]
+        packed = np.concatenate(whole).T.astype(np.int32)
         keys = np.ascontiguousarray(packed).view(f"V{4 * packed.shape[1]}").ravel()
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         before = len(self.known)

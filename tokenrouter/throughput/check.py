@@ -35,10 +35,11 @@ def check(spec: Spec) -> Spec:
         f"`step_ms` has {len(spec.step_ms)} models; at most {MOST_MODELS} are taken",
     )
     for model, steps in enumerate(spec.step_ms):
-        _check_steps(spec, model, steps)
+        _check_steps(spec, f"step_ms[{model}]", steps)
     _check_stations(spec)
     _check_matrices(spec)
     _check_ends(spec)
+    _check_turns(spec)
     for at, rates in enumerate(spec.busy):
         _check_rates(spec, at, rates)
         for other, before in enumerate(spec.busy[:at]):
@@ -79,8 +80,7 @@ def _positive(value: float, name: str) -> None:
     _need(math.isfinite(value) and value > 0, f"`{name}` is {value:g}; it must be above 0")
 
 
-def _check_steps(spec: Spec, model: int, steps: float | list[float]) -> None:
-    name = f"step_ms[{model}]"
+def _check_steps(spec: Spec, name: str, steps: float | list[float]) -> None:
     listed = steps if isinstance(steps, list) else [steps]
     if isinstance(steps, list):
         _need(
@@ -161,6 +161,22 @@ def _check_ends(spec: Spec) -> None:
         mean >= max(1.0, most),
         f"`mean_output_tokens` is {mean:g}; it cannot be less than the {max(1.0, most):g} tokens of one step",
     )
+
+
+def _check_turns(spec: Spec) -> None:
+    _need(
+        not (spec.in_turn and spec.busy),
+        "`busy` gives rates of models that are busy at once, and with `in_turn` none ever are; leave it out",
+    )
+    if spec.after_ms is None:
+        return
+    _need(spec.in_turn, "`after_ms` is of models that step in turn; set `in_turn`, or leave it out")
+    _need(
+        len(spec.after_ms) == len(spec.step_ms),
+        f"`after_ms` has {len(spec.after_ms)} entries, but there are {len(spec.step_ms)} models",
+    )
+    for model, steps in enumerate(spec.after_ms):
+        _check_steps(spec, f"after_ms[{model}]", steps)
 
 
 def _check_rates(spec: Spec, at: int, busy: BusyRates) -> None:

@@ -1,7 +1,8 @@
 """How close windows come to the best launch policy of any kind (**beyond** the source).
 
 Thresholds are a family of policies, not all of them. Here every state after a completion is a decision: which of the idle
-models with waiting requests launch, each with all that wait; none may where nothing runs. That is a semi-Markov decision
+models with waiting requests launch, each with all that wait; at least one where nothing runs, and where models step in
+turn exactly one. That is a semi-Markov decision
 process, solved by policy iteration:
 
     evaluate   h(x) + g tau(x, a) = commits(x, a) + (1 - eps) sum_y q(x, a, y) h(y),   h(start) = 0
@@ -140,11 +141,13 @@ def _decisions(system: System, n: int, most_states: int) -> Decisions:
 def _choices(system: System, frontier: State) -> tuple[npt.NDArray[np.intp], State]:
     """Return every allowed choice in every column: its column, and the state right after it.
 
-    The last choice of a column launches every model that can be launched.
+    The last choice of a column launches every model that can be launched, or the last of them where they step in turn.
     """
     can = (frontier.r == IDLE) & (by_model(system, frontier.k) > 0)
     columns, masks = [], []
     for bits in range(2**system.n_models):
+        if system.in_turn and bits.bit_count() > 1:
+            continue
         mask = np.array([bool(bits >> m & 1) for m in range(system.n_models)])[:, None]
         runs = ((frontier.r != IDLE) | mask).any(axis=0)
         at = np.flatnonzero(runs & (can | ~mask).all(axis=0))

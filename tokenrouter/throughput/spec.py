@@ -55,6 +55,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     mean_output_tokens: float | None = None  # null: requests never end
     model_of: list[int] | None = None  # by station, the model it shares; null: one station a model
     busy: list[BusyRates] = []  # busy sets that are not listed progress at rate 1
+    in_turn: bool = False  # one batch runs at a time; models wait in line for their turns
+    after_ms: list[float | list[float]] | None = (
+        None  # in turn, by model, of a step that follows another model's; null: as `step_ms`
+    )
 
 
 class PerModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,14 +6,24 @@ State, looked at right after each completion event and after every launch that i
     b[s]  requests of station s in the running batch of its model
     r[m]  quanta that model m's batch still needs; infinite where idle
 
+and, where models step in turn (`Spec.in_turn`),
+
+    line[m]  the place of model m in the line for the next turn, from 1 on; 0 where it does not stand there
+    last[0]  the model whose turn was the latest
+
 One column is one state, so the same functions advance a frontier of the exact chain and the copies of the sampled one.
 An event is `advance` (time passes until the first batch ends), then routing, which is random and belongs to the solvers,
 then `launch`. Where busy models slow each other, `r` is work: it shrinks at rate v_m(busy set) and is rounded to
 quanta, in both solvers alike, so that the reachable set stays finite.
+
+In turn one batch runs at a time. A model stands in line once its window is full and takes, when its turn comes, all that
+wait by then. Of those that become due by the same step the one that made it stands first: it looks at its gate before its
+hand-offs are read elsewhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,6 +50,8 @@ class System:
     gain: Floats  # [S], tokens a step commits in expectation: sum_j P[s, j] C[s, j]
     steps: Floats  # [M, n + 1], quanta of a step by size of its batch; column 0 is never read
     rates: Floats | None  # [M, 2^M] v_m by bit set of busy models; None where all are 1
+    in_turn: bool  # whether one batch runs at a time
+    after: Floats | None  # [M, n + 1], as `steps`, of a step that follows another model's turn
     start: int  # the station where all wait at first
     quantum_s: float  # delta, seconds
     plain: bool  # whether station s is model s
@@ -63,10 +75,14 @@ class State:
     k: Ints  # [S, R]
     b: Ints  # [S, R]
     r: Floats  # [M, R]
+    line: Ints  # [M, R]; [0, R] where models do not step in turn
+    last: Ints  # [1, R]; [0, R] likewise
 
     def take(self, at: npt.NDArray[np.intp]) -> State:
         """Return the columns at the places `at`, copied."""
-        return State(self.k[:, at], self.b[:, at], self.r[:, at])
+        return State(
+            self.k[:, at], self.b[:, at], self.r[:, at], self.line[:, at], self.last[:, at]
+        )
 
 
 class Event(NamedTuple):
@@ -81,10 +97,6 @@ class Event(NamedTuple):
 def build(spec: Spec) -> System:
     """Return the system of a checked specification."""
     n_models = len(spec.step_ms)
-    steps = np.zeros((n_models, spec.n + 1))
-    for model, given in enumerate(spec.step_ms):
-        by_size = given[: spec.n] if isinstance(given, list) else [given] * spec.n
-        steps[model, 1:] = np.rint(np.array(by_size) / spec.delta_ms)
     p = np.array(spec.p, dtype=np.float64)
     model_of = np.array(spec.model_of or range(n_models), dtype=np.int64)
     rates = None
@@ -97,8 +109,10 @@ def build(spec: Spec) -> System:
         model_of=model_of,
         p=restarts(spec),
         gain=(p * np.array(spec.c)).sum(axis=1),
-        steps=steps,
+        steps=_quanta(spec, spec.step_ms),
         rates=rates,
+        in_turn=spec.in_turn,
+        after=None if spec.after_ms is None else _quanta(spec, spec.after_ms),
         start=int(np.argmax(entry(spec))),
         quantum_s=spec.delta_ms / 1000,
         plain=model_of.tolist() == list(range(n_models)),
@@ -106,12 +120,23 @@ def build(spec: Spec) -> System:
     )
 
 
+def _quanta(spec: Spec, times: Sequence[float | list[float]]) -> Floats:
+    """Return times by model and size of batch in quanta, [M, n + 1]."""
+    out = np.zeros((len(times), spec.n + 1))
+    for model, given in enumerate(times):
+        by_size = given[: spec.n] if isinstance(given, list) else [given] * spec.n
+        out[model, 1:] = np.rint(np.array(by_size) / spec.delta_ms)
+    return out
+
+
 def start(system: System, n: npt.ArrayLike) -> State:
     """Return the states in which all `n[r]` requests wait at the entry, before any launch."""
     counts = np.atleast_1d(np.asarray(n, dtype=np.int64))
     k = np.zeros((system.n_stations, len(counts)), dtype=np.int64)
     k[system.start] = counts
-    return State(k, np.zeros_like(k), np.full((system.n_models, len(counts)), IDLE))
+    line = np.zeros((system.n_models * system.in_turn, len(counts)), dtype=np.int64)
+    last = np.full((int(system.in_turn), len(counts)), system.model_of[system.start])
+    return State(k, np.zeros_like(k), np.full((system.n_models, len(counts)), IDLE), line, last)
 
 
 def by_model(system: System, at_stations: Ints) -> Ints:
@@ -125,9 +150,15 @@ def by_model(system: System, at_stations: Ints) -> Ints:
 
 
 def launch(system: System, state: State, due: Bools) -> None:
-    """Launch the models `due` [M, R], each with all that wait at it."""
+    """Launch the models `due` [M, R], each with all that wait at it; in turn, at most one of each column."""
     rows = np.arange(system.n_models)[:, None]
-    np.copyto(state.r, system.steps[rows, by_model(system, state.k)], where=due)
+    waiting = by_model(system, state.k)
+    steps = system.steps[rows, waiting]
+    if system.in_turn:
+        if system.after is not None:
+            steps = np.where(state.last == rows, steps, system.after[rows, waiting])
+        state.last = np.where(due.any(axis=0), due.argmax(axis=0), state.last)
+    np.copyto(state.r, steps, where=due)
     gates = due if system.plain else due[system.model_of]
     moved = np.where(gates, state.k, 0)
     state.b += moved
@@ -137,7 +168,24 @@ def launch(system: System, state: State, due: Bools) -> None:
 def launch_due(system: System, state: State, windows: Ints) -> None:
     """Launch every idle model at which at least its window waits; `windows` is [M, 1] or [M, R]."""
     waiting = by_model(system, state.k)
-    launch(system, state, (state.r == IDLE) & (waiting >= windows))
+    due = (state.r == IDLE) & (waiting >= windows)
+    launch(system, state, _whose_turn(system, state, due) if system.in_turn else due)
+
+
+def _whose_turn(system: System, state: State, due: Bools) -> Bools:
+    """Let the models `due` [M, R] stand in line, and return the first of each column where nothing runs."""
+    rows = np.arange(system.n_models)[:, None]
+    length = state.line.max(axis=0)
+    joins = due & (state.line == 0)
+    own = joins & (state.last == rows)
+    others = joins & ~own
+    state.line[:] = np.where(own, length + 1, state.line)
+    place = length + own.any(axis=0) + np.cumsum(others, axis=0)
+    state.line[:] = np.where(others, place, state.line)
+    free = (state.r == IDLE).all(axis=0)
+    first: Bools = (state.line == 1) & free
+    state.line -= (state.line > 0) & first.any(axis=0)
+    return first
 
 
 def advance(system: System, state: State) -> Event:
