@@ -20,11 +20,20 @@ from tokenrouter.throughput.spec import Spec
 from tokenrouter.throughput.system import build
 from tokenrouter.throughput.table import solve_table
 
-GOALS_S = {"M = 2, N = 1..64": 5, "M = 3, N = 1..256": 60}
+GOALS_S = {"M = 2, N = 1..64": 5, "M = 2 in turn, N = 1..64": 5, "M = 3, N = 1..256": 60}
 SPECS = {
     "M = 2, N = 1..64": Spec(
         n=64,
         step_ms=[[6 + 0.05 * b for b in range(1, 65)], [20 + 0.8 * b for b in range(1, 65)]],
+        p=[[0.65, 0.35], [1, 0]],
+        c=[[1, 0], [1, 0]],
+        mean_output_tokens=200.0,
+    ),
+    "M = 2 in turn, N = 1..64": Spec(
+        n=64,
+        step_ms=[[6 + 0.05 * b for b in range(1, 65)], [20 + 0.8 * b for b in range(1, 65)]],
+        after_ms=[[9 + 0.05 * b for b in range(1, 65)], [22 + 0.8 * b for b in range(1, 65)]],
+        in_turn=True,
         p=[[0.65, 0.35], [1, 0]],
         c=[[1, 0], [1, 0]],
         mean_output_tokens=200.0,
@@ -45,7 +54,7 @@ def main() -> None:
     repeat = parser.parse_args().repeat
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {load:.1f} at the start, medians of {repeat}")
-    print(f"{'':26}  {'wall s':>7}  {'cpu s':>7}  {'goal s':>7}")
+    print(f"{'':31}  {'wall s':>7}  {'cpu s':>7}  {'goal s':>7}")
     for name, spec in SPECS.items():
         show(name, [timed(lambda s=spec: solve_table(s, cached=False)) for _ in range(repeat)])
     for name, spec in SPECS.items():
@@ -69,7 +78,7 @@ def show(name: str, times: list[tuple[float, float]]) -> None:
     """Print the medians."""
     wall, cpu = (statistics.median(each) for each in zip(*times, strict=True))
     goal = GOALS_S.get(name, "")
-    print(f"{name:26}  {wall:7.2f}  {cpu:7.2f}  {goal:>7}")
+    print(f"{name:31}  {wall:7.2f}  {cpu:7.2f}  {goal:>7}")
 
 
 if __name__ == "__main__":

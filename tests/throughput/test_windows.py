@@ -62,6 +62,34 @@ def test_a_sampled_search_loses_next_to_nothing_against_all_windows_solved_exact
     assert truly > 0.996 * max(speeds)
 
 
+@pytest.mark.parametrize(
+    "large", [[8.0 + b for b in range(20)], [10.0] * 20], ids=["grows", "flat"]
+)
+def test_many_requests_in_turn_are_solved_exactly_and_lose_next_to_nothing(large):
+    spec = pair(
+        20,
+        step_ms=[[3.0 + 0.1 * b for b in range(20)], large],
+        after_ms=[[5.0 + 0.1 * b for b in range(20)], large],
+        in_turn=True,
+    )
+    system = build(spec)
+    routing = Routing(system)
+    speeds = [exact.solve(system, b, routing=routing).tokens_per_s for b in every(20, 2)]
+
+    found = search.search(system, [20])[0]
+
+    assert count(20, 2) > search.MOST_EXACT
+    assert found.solver == "exact"
+    assert found.tokens_per_s >= max(speeds) * 0.998
+
+
+def test_a_large_chain_in_turn_is_sampled(monkeypatch):
+    spec = pair(12, in_turn=True, step_ms=[4.0, 9.0])
+    monkeypatch.setattr(search, "CLIMB_STATES", 10)
+
+    assert search.search(build(spec), [12])[0].solver == "sampled"
+
+
 def test_too_many_windows_for_the_exact_solver_are_told():
     with pytest.raises(SpecError, match="45760 vectors of windows are too many"):
         search.search(build(random_spec(2)), [64], solver="exact")
@@ -158,6 +186,26 @@ def test_no_windows_beat_the_best_policy(seed):
 
     for windows in every(spec.n, system.n_models):
         assert exact.solve(system, windows).tokens_per_s <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(300, 308))
+def test_no_windows_in_turn_beat_the_best_policy(seed):
+    spec = random_spec(seed, in_turn=True)
+    system = build(spec)
+    best = gap.best_throughput(system, spec.n)
+
+    speeds = [exact.solve(system, b).tokens_per_s for b in every(spec.n, system.n_models)]
+
+    assert max(speeds) <= best * (1 + 1e-6)
+
+
+def test_the_best_policy_in_turn_is_that_of_one_request_where_it_decides_nothing():
+    """One request leaves no choice, so any windows are the best policy; two side by side would be faster than in turn."""
+    one, two = (pair(n, in_turn=True, after_ms=[8.0, 31.0]) for n in (1, 2))
+
+    alone = exact.solve(build(one), [1, 1]).tokens_per_s
+    assert gap.best_throughput(build(one), 1) == pytest.approx(alone)
+    assert gap.best_throughput(build(two), 2) < gap.best_throughput(build(pair(2)), 2)
 
 
 def test_the_gap_is_unknown_where_the_decisions_are_too_many(monkeypatch):

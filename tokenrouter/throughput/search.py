@@ -1,6 +1,7 @@
 """The best windows for N active requests: B* = argmax over the feasible B.
 
-Small chains are solved exactly for every feasible vector. Beyond that a contest: a coarse grid on few copies, then round by
+Small chains are solved exactly for every feasible vector, or, where the vectors are many (models in turn have small chains
+also for many requests), for those of a coarse grid and on from the best to their neighbours. Beyond that a contest: a coarse grid on few copies, then round by
 round the vectors that are not surely worse than the leader, and the leader's neighbours, on more copies; «surely» is
 three standard errors of the paired difference. Contests for several N run side by side in one set of arrays.
 Among the last, those within 0.1 % of the best count as equal, and the smallest sum wins: it waits least.
@@ -33,6 +34,8 @@ MOST_EXACT = 60  # vectors that are solved exactly
 MOST_ASKED = 3_000  # where only the exact solver was asked for
 EXACT_STATES = 1_500  # of the chain without windows, for which that is quicker than a contest
 LEADERS = 2  # whose neighbours are tried
+CLIMB_STATES = 400  # of the chain without windows, for which that is quicker than a contest
+MOST_CLIMBED = 300  # vectors
 
 
 class Round(NamedTuple):
@@ -93,7 +96,7 @@ def exact_best(
 ) -> Solution | None:
     """Return the best of all feasible windows; None where the chain or their number is too large for that."""
     if not every_size and count(n, system.n_models) > MOST_EXACT:
-        return None
+        return _climbed(system, n, objective, routing)
     if count(n, system.n_models) > MOST_ASKED:
         raise SpecError(
             f"{count(n, system.n_models)} vectors of windows are too many for the exact solver; "
@@ -109,6 +112,33 @@ def exact_best(
         if every_size:
             raise
         return None
+    return solved[pick([_value(s, objective) for s in solved], [s.windows for s in solved])]
+
+
+def _climbed(system: System, n: int, objective: Objective, routing: Routing) -> Solution | None:
+    """Return the best of a grid and of all that lies on the way from its best ones upwards; None where the chain is large."""
+    found: dict[Windows, Solution] = {}
+
+    def leaders() -> list[Windows]:
+        return sorted(found, key=lambda b: (-_value(found[b], objective), sum(b)))[:LEADERS]
+
+    wanted = grid(n, system.n_models)  # the first has the largest chain
+    if len(wanted) > MOST_CLIMBED:
+        return None
+    try:
+        for ratio in (2**0.5, 1.0):  # by as much as the grid leaves open, then by 1
+            while wanted and len(found) + len(wanted) <= MOST_CLIMBED:
+                for windows in wanted:
+                    if windows not in found:
+                        found[windows] = exact.solve(
+                            system, windows, n=n, most_states=CLIMB_STATES, routing=routing
+                        )
+                near = [b for leader in leaders() for b in neighbours(leader, ratio, n)]
+                wanted = [b for b in dict.fromkeys(near) if b not in found]
+            wanted = [b for b in neighbours(leaders()[0], 1.0, n) if b not in found]
+    except TooManyStates:
+        return None
+    solved = list(found.values())
     return solved[pick([_value(s, objective) for s in solved], [s.windows for s in solved])]
 
 
