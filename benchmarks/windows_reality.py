@@ -3,11 +3,12 @@
     python benchmarks/windows_reality.py -o windows_reality.json [--quick] [--p 0.1 ...] [--clients 2 ...] [--markdown FILE]
 
 Small writes and hands over by chance: with probability p its candidate is dropped and large writes the token. For each p
-the step times L_m(b) are measured on this machine by the code of `trc profile`, alone and while the other model is busy, with
+the step times L_m(b) are measured on this machine by the code of `trc profile`, alone and beside or after the other model's, with
 as many unread tokens on each return to large as this p leaves; from them the throughput model predicts tokens/s for every N
 and every window of large. Then a server of two processes runs the same under N clients that ask again at once, and tokens are
 counted. Every window is measured in each of several rounds, in another order each time, so that a machine that slows down on
-the way does not favour one. `max_wait` is out of the way. With `--threads`, or under `taskset`, models share cores.
+the way does not favour one. `max_wait` is out of the way. Models step in turn where they share cores, as in the server; with
+`--threads 1` each keeps to its own, and under `taskset` they fight for fewer.
 
 What is measured is written down at once: the same command goes on where it was stopped, with other cells it adds them, and
 where nothing is left it only prints the table. Needs the demo pair and a machine with nothing else to do: what was measured
@@ -41,7 +42,7 @@ from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.timing import Effort, step_times
-from tokenrouter.server.alone import share_of_cores
+from tokenrouter.runtime.turns import in_turn, share_of_cores
 from tokenrouter.server.profiling import machine
 
 POLICY = """route 1
@@ -65,7 +66,7 @@ policy by_chance {
 PROBABILITIES = (0.05, 0.1, 0.35)
 COUNTS = (1, 2, 4, 8, 16)
 MOST_ACTIVE = max(COUNTS)
-TIMING = 2  # goes up when step times are measured otherwise; older ones are then measured anew
+TIMING = 3  # goes up when step times are measured otherwise; older ones are then measured anew
 NO_WAIT_MS = 60_000.0  # so that only windows decide
 EFFORT = Effort(2**0.5, 16, 32, 1500.0, (192,))  # about the context of a request half-way
 PATIENCE_S = 180.0  # for the first tokens of a group
@@ -146,7 +147,8 @@ def compiled() -> s.Plan:
 
 def started(path: Path | None, plan: s.Plan, seconds: float, threads: int) -> Record:
     """Return what was measured before, where it was the same; an empty record otherwise."""
-    here = machine(threads, os.getloadavg()[0])
+    turns = in_turn(plan, Settings(threads=threads))
+    here = machine(threads, os.getloadavg()[0], in_turn=turns)
     fresh = Record(program_hash=plan.program_hash, machine=here, seconds=seconds, timing=TIMING)
     if path is None or not path.exists():
         return fresh

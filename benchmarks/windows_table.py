@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from tokenrouter.profile.structs import Machine, ModelTimes
-from tokenrouter.profile.system import busy_sets, by_size, quantum
+from tokenrouter.profile.system import after_other, busy_sets, by_size, quantum
 from tokenrouter.throughput.choose import solve
 from tokenrouter.throughput.search import pick
 from tokenrouter.throughput.spec import BusyRates, Solution, Spec
@@ -80,13 +80,17 @@ class Record(msgspec.Struct, kw_only=True):
 def predicted(models: list[ModelTimes], cell: Cell, p: float) -> Solution:
     """Return what the throughput model says of a cell where small hands over with this probability."""
     times = [by_size(model, cell.n) for model in models]
+    turns = any(step.after is not None for model in models for step in model.steps)
+    after = [after_other(model, cell.n) for model in models] if turns else []
     spec = Spec(
         n=cell.n,
         step_ms=list(times),
         p=[[1 - p, p], [1, 0]],
         c=[[1, 0], [1, 0]],
-        delta_ms=quantum(times),
+        delta_ms=quantum([*times, *after]),
         busy=[BusyRates(models=busy.models, rates=busy.rates) for busy in busy_sets(models)],
+        in_turn=turns,
+        after_ms=list(after) or None,
     )
     solver: Literal["auto", "sampled"] = "auto" if cell.n <= MOST_EXACT else "sampled"
     return solve(build(spec), [1, cell.window], solver=solver)

@@ -38,6 +38,19 @@ def times(plan, at, idle, busy):
     )
 
 
+def in_turn(profile, later=(1.5, 1.25)):
+    """The same where models step in turn: a step after the other's takes so many times as long."""
+    models = [
+        replace(
+            model,
+            steps=[replace(st, after=figure(st.idle.mean * factor)) for st in model.steps],
+            slowed=[],
+        )
+        for model, factor in zip(profile.models, later, strict=True)
+    ]
+    return replace(profile, models=models, machine=replace(profile.machine, in_turn=True))
+
+
 def profile_of(
     plan, moves=((0, 0, False, 1, 30), (0, 1, True, 0, 70), (1, 0, True, 0, 30)), busy=(2.0, 1.25)
 ):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.compiler.irs import r_stitch
 from tests.compiler.plans import plan_of
-from tests.profile.profiles import profile_of, replace
+from tests.profile.profiles import figure, in_turn, profile_of, replace
 from tokenrouter.profile import schema
 from tokenrouter.profile.io import ProfileError, check_fits, decode, encode, read, verify, write
 from tokenrouter.profile.prompts import read_prompts, shipped
@@ -22,6 +22,39 @@ def test_what_is_written_reads_back(tmp_path):
 
     assert read(tmp_path / "p.json") == PROFILE
     assert list(verify(PROFILE)) == []
+
+
+def test_what_was_measured_in_turn_reads_back_and_an_older_profile_was_not():
+    measured = in_turn(PROFILE)
+
+    assert decode(encode(measured).encode()) == measured
+    older = (
+        msgspec.json.encode(PROFILE)
+        .replace(b',"in_turn":false', b"")
+        .replace(b',"after":null', b"")
+    )
+    assert b"in_turn" not in older and b"after" not in older
+    assert decode(older) == PROFILE
+
+
+def test_steps_of_one_kind_of_machine_are_refused_on_the_other():
+    measured = in_turn(PROFILE)
+    first = measured.models[0]
+    busy = replace(first, steps=[replace(first.steps[0], busy=figure(5.0)), *first.steps[1:]])
+    wrong = replace(first, steps=[replace(first.steps[0], after=figure(-1.0)), *first.steps[1:]])
+
+    def told(models, machine=measured.machine):
+        [problem] = verify(replace(measured, models=models, machine=machine))
+        return problem
+
+    beside = "`small` was measured beside another model, but models step in turn"
+    assert told([busy, measured.models[1]]) == beside
+    assert told([replace(first, slowed=PROFILE.models[0].slowed), measured.models[1]]) == beside
+    assert told([wrong, measured.models[1]]) == "`small` has a time that is none"
+    assert (
+        told([first, PROFILE.models[1]], PROFILE.machine)
+        == "`small` has steps after another model's, but models do not step in turn"
+    )
 
 
 def test_the_published_schema_is_that_of_the_structs_and_takes_a_profile():

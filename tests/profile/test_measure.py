@@ -1,6 +1,7 @@
 """Measuring: the timed batch is what it says, counts are those of the tokens, and the verb goes all the way."""
 
 import json
+import os
 import random
 from collections import Counter
 from types import SimpleNamespace
@@ -235,7 +236,8 @@ policy two {
 """
 
 
-def test_a_plan_is_profiled_and_compiled_again_with_what_was_measured(tmp_path, capfd):
+@pytest.mark.parametrize("turns", [False, True], ids=["beside", "in turn"])
+def test_a_plan_is_profiled_and_compiled_again_with_what_was_measured(tmp_path, capfd, turns):
     for seed, name in enumerate(("small", "large")):
         save_model(tmp_path / name, seed=seed, layers=1)
     policy, plan, profile, tuned, prompts = (
@@ -249,7 +251,9 @@ def test_a_plan_is_profiled_and_compiled_again_with_what_was_measured(tmp_path, 
         assert cli.main([str(arg) for arg in args]) == 0
 
     trc("compile", policy, "-o", plan, "--max-active", 4)
-    trc("profile", plan, "-o", profile, "--quick", "--prompts", prompts, "--max-tokens", 30)
+    quick = ("--quick", "--prompts", prompts, "--max-tokens", 30)
+    threads = len(os.sched_getaffinity(0)) + 1 if turns else 1
+    trc("profile", plan, "-o", profile, *quick, "--threads", threads)
     said = capfd.readouterr()
     trc("compile", policy, "-o", tuned, "--max-active", 4, "--profile", profile)
 
@@ -257,14 +261,21 @@ def test_a_plan_is_profiled_and_compiled_again_with_what_was_measured(tmp_path, 
     assert "use it with `trc compile --profile" in said.out
     found = io.read(profile)
     assert [model.name for model in found.models] == ["small", "large"]
-    assert all(step.busy is not None for m in found.models for step in m.steps)
+    assert found.machine.in_turn == ("they step in turn" in said.err) == turns
+    assert all((step.busy is None) == turns for m in found.models for step in m.steps)
+    assert all((step.after is not None) == turns for m in found.models for step in m.steps)
+    assert (" ms after another model's" in said.err) == turns
+    assert (" ms while others are busy" in said.err) != turns
     assert {step.context for m in found.models for step in m.steps} > {64}
     for at, m in enumerate(found.models):
         beside = {(s.by, s.context, s.batch): s.step for s in m.slowed}
-        assert beside == {(1 - at, s.context, s.batch): s.busy for s in m.steps}
+        timed = {(1 - at, s.context, s.batch): s.busy for s in m.steps}
+        assert beside == ({} if turns else timed)
     assert found.ways.prompts == "p.jsonl" and found.ways.requests == 2
     assert json.loads(profile.read_text())["machine"]["cores"] >= 1
     after = read(tuned)
     assert after.windows.source == after.estimates.source == "profile"
     assert after.program_hash == read(plan).program_hash
     assert len(after.windows.system.model_of) == 2 + 3
+    assert after.windows.system.in_turn == bool(after.windows.system.after_ms) == turns
+    assert after.windows.machine.endswith("models step in turn") == turns

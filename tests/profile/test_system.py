@@ -18,7 +18,7 @@ from tests.compiler.irs import (
     then,
 )
 from tests.compiler.plans import plan_of
-from tests.profile.profiles import figure, profile_of, replace
+from tests.profile.profiles import figure, in_turn, profile_of, replace
 from tokenrouter.compiler.expr import SignalOf
 from tokenrouter.plan import structs as s
 from tokenrouter.profile.reference import REFERENCES, step_ms
@@ -277,3 +277,51 @@ def test_one_size_of_batch_beside_which_something_else_ran_sets_no_rate():
     system = of_profile(plan, replace(profile, models=models))
 
     assert system.busy == [s.BusySet(models=[0, 1], rates=[0.5, 1.0])]
+
+
+def test_models_that_step_in_turn_have_two_times_for_a_step_and_no_rates():
+    plan = plan_of(r_stitch(), max_active=3)
+    measured = in_turn(profile_of(plan, busy=(2.0, 1.25)), later=(1.5, 1.25))
+
+    system = of_profile(plan, measured)
+
+    assert system.in_turn and system.busy == []
+    assert system.step_ms == [[4.0, 6.0, 8.0], [16.0, 24.0, 32.0]]
+    assert system.after_ms == [[6.0, 9.0, 12.0], [20.0, 30.0, 40.0]]
+    spec = check(spec_of(system, n=2))
+    assert spec.in_turn and spec.after_ms == [[6.0, 9.0], [20.0, 30.0]]
+    beside = of_profile(plan, profile_of(plan, busy=(1.0, 1.0)))
+    assert not beside.in_turn and beside.after_ms == []
+
+
+def test_steps_after_another_that_were_not_measured_are_as_long_as_the_others():
+    plan = plan_of(r_stitch(), max_active=4)
+    measured = in_turn(profile_of(plan))
+    first = measured.models[0]
+    steps = [replace(st, after=None) if st.batch == 4 else st for st in first.steps]
+    measured = replace(measured, models=[replace(first, steps=steps), measured.models[1]])
+
+    system = of_profile(plan, measured)
+
+    assert system.after_ms[0] == [6.0, 9.0, 9.5, 10.0]
+
+
+def test_the_quantum_is_small_against_steps_of_either_kind():
+    plan = plan_of(r_stitch(), max_active=2)
+
+    system = of_profile(plan, in_turn(profile_of(plan), later=(0.25, 1.0)))
+
+    assert system.delta_ms == 0.02  # of 1 ms, and not of 4
+
+
+def test_one_request_takes_as_long_as_its_steps_in_turn():
+    plan = plan_of(r_stitch(), max_active=1)
+    system = of_profile(plan, in_turn(profile_of(plan)))
+
+    told = exact.solve(build(check(spec_of(system))), [1, 1]).tokens_per_s
+
+    (stay, leave), (to_small, at_large) = system.p
+    share = to_small / (leave + to_small)  # of the steps, at small
+    took = share * (stay * 4 + leave * 20) + (1 - share) * (to_small * 6 + at_large * 16)
+    kept = share * stay + (1 - share)
+    assert told == pytest.approx(1000 * kept / took, rel=0.02)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.compiler.irs import COMMIT, ENTROPY, automaton, cmp, r2r, r_stitch, retry, then
 from tests.compiler.plans import plan_of
-from tests.profile.profiles import profile_of, replace
+from tests.profile.profiles import in_turn, profile_of, replace
 from tokenrouter.compiler.expr import SignalOf
 from tokenrouter.plan.hash import hashes
 from tokenrouter.plan.show import show
@@ -88,6 +88,20 @@ def test_a_profile_gives_windows_shares_and_says_so():
     # Of each round, 70 / 30 tokens of small and about one of large.
     assert estimates.by_model[0].share == pytest.approx(0.7, abs=0.02)
     assert "from profile probabilities" in show(tuned)
+
+
+def test_a_profile_of_models_that_step_in_turn_says_so():
+    plan = plan_of(r_stitch())
+
+    tuned = with_windows(plan, in_turn(profile_of(plan)))
+
+    assert verify(tuned) == []
+    assert tuned.windows.system.in_turn and tuned.windows.system.after_ms
+    assert "step times of a machine, 2 cores, 1 threads a model, models step in turn\n" in show(
+        tuned
+    )
+    # Two models share one machine: never more than all of it is busy.
+    assert all(sum(m.utilisation for m in load.by_model) < 1.002 for load in tuned.estimates.loads)
 
 
 def test_a_machine_can_be_stated():

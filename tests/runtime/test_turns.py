@@ -23,7 +23,8 @@ from tokenrouter.runtime.messages import Active, Flush, RouteState, Sampling
 from tokenrouter.runtime.meter import Meter
 from tokenrouter.runtime.sequence import Sequence
 from tokenrouter.runtime.settings import Boot, Settings
-from tokenrouter.runtime.turns import FILE, Turns, share_of_cores, turns
+from tokenrouter.runtime.stepping import Timed
+from tokenrouter.runtime.turns import FILE, Turns, in_turn, share_of_cores, turns
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,22 @@ def test_turns_are_taken_where_the_threads_of_all_are_more_than_the_cores(
 
     assert isinstance(turns(tmp_path, threads, models), Turns) == taken
     assert (tmp_path / FILE).exists() == taken
+
+
+def test_models_on_gpus_or_of_several_ranks_do_not_step_in_turn(plan, monkeypatch):
+    monkeypatch.setattr(turns_, "cores", lambda: 2)
+    first, second = plan.models
+    split = msgspec.structs.replace(
+        plan, models=[first, msgspec.structs.replace(second, tensor_parallel=2)]
+    )
+    alone = msgspec.structs.replace(plan, models=[first])
+
+    assert in_turn(plan, Settings(threads=2))
+    assert not in_turn(plan, Settings(threads=1))
+    assert not in_turn(plan, Settings())
+    assert not in_turn(plan, Settings(threads=2, device="cuda"))
+    assert not in_turn(split, Settings(threads=2))
+    assert not in_turn(alone, Settings(threads=2))
 
 
 def waits(pid):
@@ -176,3 +193,31 @@ def test_models_whose_steps_are_timed_beside_each_other_take_turns_too(plan, tmp
     assert b'"ms":[' in stepping.stdout.readline()
     stepping.stdin.write(b'{"do":"stop"}\n')
     stepping.communicate()
+
+
+STEPPER = """
+import sys, time
+from pathlib import Path
+from tokenrouter.runtime.stepping import Timed
+with Timed(Path(sys.argv[1])):
+    sys.stdin.read()
+    print(time.monotonic(), flush=True)
+print(time.monotonic(), flush=True)
+"""
+
+
+def test_a_timed_turn_tells_when_that_of_another_ended_which_came_right_before(tmp_path):
+    turn = Timed(tmp_path / FILE)
+    with turn:
+        assert turn.since is None
+        command = [sys.executable, "-c", STEPPER, str(tmp_path / FILE)]
+        other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        until(lambda: waits(other.pid))
+    other.stdin.close()
+    with turn:
+        begun, ended = map(float, other.stdout.read().split())
+        assert begun <= turn.since <= ended
+    other.stdout.close()
+    other.wait()
+    with turn:
+        assert turn.since is None  # one's own was the last

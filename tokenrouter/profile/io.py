@@ -94,12 +94,14 @@ def verify(profile: Profile) -> Iterator[str]:
             if step.batch < 1 or step.context < 1:
                 yield f"`{times.name}` has a step of {step.batch} requests and {step.context} tokens"
         yield from _times(times, n)
+        yield from _in_turn(times, profile.machine.in_turn)
     yield from _ways(profile.ways, n)
 
 
 def _times(times: ModelTimes, n: int) -> Iterator[str]:
     figures = [step.idle for step in times.steps] + [slow.step for slow in times.slowed]
     figures += [step.busy for step in times.steps if step.busy is not None]
+    figures += [step.after for step in times.steps if step.after is not None]
     figures += [read.time for read in times.reads]
     if not all(map(_sound, figures)):
         yield f"`{times.name}` has a time that is none"
@@ -112,6 +114,13 @@ def _times(times: ModelTimes, n: int) -> Iterator[str]:
         yield f"`{times.name}` is slowed at a size of batch at which it was not measured alone"
     if not all(0 <= slow.by < n for slow in times.slowed):
         yield f"`{times.name}` is slowed by a model that is none"
+
+
+def _in_turn(times: ModelTimes, in_turn: bool) -> Iterator[str]:
+    if in_turn and (times.slowed or any(step.busy is not None for step in times.steps)):
+        yield f"`{times.name}` was measured beside another model, but models step in turn"
+    if not in_turn and any(step.after is not None for step in times.steps):
+        yield f"`{times.name}` has steps after another model's, but models do not step in turn"
 
 
 def _ways(ways: Ways, n: int) -> Iterator[str]:

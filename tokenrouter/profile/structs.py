@@ -23,6 +23,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     python: str  # version
     torch: str  # version
     load: float  # mean number of running processes in the minute before
+    in_turn: bool = False  # whether one model steps at a time
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,8 +41,10 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     batch: int  # requests in the batch
     context: int  # tokens that each of them has read
-    idle: Figure  # while no other model runs
+    idle: Figure  # while no other model runs; in turn: of a step that follows one's own
     busy: Figure | None = None  # while every other model runs; None where it was not measured
+    # In turn: of a step that follows another model's, from the end of that one; None where it was not measured.
+    after: Figure | None = None
 
 
 class ReadTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

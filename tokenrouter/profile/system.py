@@ -11,6 +11,7 @@ from itertools import combinations
 from math import floor, log10, prod
 from statistics import median
 
+import msgspec
 import numpy as np
 
 from tokenrouter.errors import TokenRouterError
@@ -50,7 +51,14 @@ def of_profile(plan: Plan, profile: Profile) -> System:
     """Return the system of a plan that was measured; raises Unmodelled."""
     sizes = _sizes(plan)
     times = [by_size(model, sizes) for model in profile.models]
-    return _system(plan, times, counted(plan, profile.ways), busy_sets(profile.models))
+    traffic = counted(plan, profile.ways)
+    if not profile.machine.in_turn:
+        return _system(plan, times, traffic, busy_sets(profile.models))
+    after = [after_other(model, sizes) for model in profile.models]
+    system = _system(plan, times, traffic, [])
+    return msgspec.structs.replace(
+        system, in_turn=True, after_ms=after, delta_ms=quantum([*times, *after])
+    )
 
 
 def spec_of(
@@ -74,6 +82,8 @@ def spec_of(
         mean_output_tokens=system.mean_output_tokens,
         model_of=system.model_of,
         busy=[BusyRates(models=busy.models, rates=busy.rates) for busy in system.busy],
+        in_turn=system.in_turn,
+        after_ms=[list(row[:n]) for row in system.after_ms] or None,
     )
 
 
@@ -169,11 +179,20 @@ def by_size(model: ModelTimes, sizes: int) -> list[float]:
 
     Straight lines between the measured sizes; the last line goes on beyond them.
     """
+    return _curve([(step.context, step.batch, step.idle.mean) for step in model.steps], sizes)
+
+
+def after_other(model: ModelTimes, sizes: int) -> list[float]:
+    """Return the same of steps that follow another model's; those that follow one's own stand in for what was not measured."""
+    return _curve(
+        [(step.context, step.batch, (step.after or step.idle).mean) for step in model.steps], sizes
+    )
+
+
+def _curve(measured: list[tuple[int, int, float]], sizes: int) -> list[float]:
     curves = []
-    for context in sorted({step.context for step in model.steps}):
-        points = sorted(
-            (step.batch, step.idle.mean) for step in model.steps if step.context == context
-        )
+    for at in sorted({context for context, _, _ in measured}):
+        points = sorted((batch, ms) for context, batch, ms in measured if context == at)
         b, ms = np.array([p[0] for p in points]), np.array([p[1] for p in points])
         wanted = np.arange(1, sizes + 1)
         curve = np.interp(wanted, b, ms)

@@ -91,7 +91,8 @@ def objective_of(text: str) -> Objective:
 def told(machine: Machine) -> str:
     """Return a measured machine in one line."""
     where = machine.processor if machine.device == "cpu" else machine.device
-    return f"{where}, {machine.cores} cores, {machine.threads} threads a model"
+    turns = ", models step in turn" if machine.in_turn else ""
+    return f"{where}, {machine.cores} cores, {machine.threads} threads a model{turns}"
 
 
 def _patience(least: float, table: Table) -> float:

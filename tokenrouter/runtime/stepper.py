@@ -10,7 +10,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence as Some
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Protocol
 
 import msgspec
 
@@ -38,6 +40,30 @@ FOREVER = 2**30  # tokens of a stay that nobody ends
 STRATA = 8  # of the numbers of tokens with which requests come back
 
 
+class Turn(Protocol):
+    """What lets one model step at a time."""
+
+    since: float | None  # when a step of another ended that came right before, s
+
+    def __enter__(self) -> None:
+        """Wait for one's turn."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        """Let another one step."""
+
+
+class Alone(nullcontext[None]):
+    """The turn of a model that steps whenever it likes."""
+
+    since: float | None = None
+
+
 class Stepper:
     """A subserver of one model, and the requests that it was given."""
 
@@ -60,7 +86,8 @@ class Stepper:
             1,
         )  # tokens of others with which requests come back, each as often
         self.sampling = Sampling()
-        self.turn: AbstractContextManager[None] = nullcontext()  # with other models' steps
+        self.turn: Turn = Alone()  # with other models' steps
+        self.followed = False  # whether the latest step came right after another model's
         self.random = random.Random(0)
         self._deck: list[int] = []
         self._written_out = False  # whether a request is near the most that it may write
@@ -150,16 +177,19 @@ class Stepper:
         return took
 
     def step(self) -> float:
-        """Run one step of the whole batch and return what it took, ms."""
+        """Run one step of the whole batch and return what it took, ms: from the end of another's that came right before, else from now on."""
         sequences = self.subserver.scheduler.sequences
         if self._written_out:
             self.load(self.batch, self.context, self.unread, self.sampling)
         elif len(sequences) < self.batch:
             self._fill()
-        begin = time.perf_counter()
+        begin = time.monotonic()
         with self.turn:
             ran = self.subserver.step()
-        took = 1000 * (time.perf_counter() - begin) + self._taking_ms
+        since = self.turn.since
+        self.followed = since is not None
+        # Who was not in line yet when the other ended would count its own delay.
+        took = 1000 * (time.monotonic() - max(begin, since or 0.0)) + self._taking_ms
         self._taking_ms = 0.0
         assert ran, "a full batch was not due"
         longest = max((sequence.n_output for sequence in sequences.values()), default=0)

@@ -2,6 +2,8 @@
 
 Each model is timed on a grid of batch sizes and at two context lengths, while the others are idle and while they are busy
 at the same context; with more than two models also while each single one of them is busy, at one size and the shorter context.
+Where models step in turn, none is ever busy beside another: then steps that follow one's own are timed, and steps that follow
+another's, of any other where there are several, since all are in line.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.scheduler import RETURN
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import Answer, Order
+from tokenrouter.runtime.turns import in_turn
 
 CONTEXTS = (64, 512)  # tokens that a request has read
 PROMPTS = (16, 64, 256, 1024)  # tokens
@@ -127,13 +130,16 @@ def step_times(
             for worker in workers:
                 say(f"loading {worker.name}")
                 worker.dtype = worker.answer().dtype
-            return [_model(plan, workers, at, effort, say) for at in range(len(workers))]
+            turns = in_turn(plan, settings)
+            return [_model(plan, workers, at, effort, say, turns) for at in range(len(workers))]
         finally:
             for worker in workers:
                 worker.close()
 
 
-def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say) -> ModelTimes:
+def _model(
+    plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say, turns: bool
+) -> ModelTimes:
     worker, model = workers[at], plan.models[at]
     others = [other for place, other in enumerate(workers) if place != at]
     short = min(effort.contexts[0], max(1, model.context // 4))
@@ -148,18 +154,21 @@ def _model(plan: Plan, workers: list[Worker], at: int, effort: Effort, say: Say)
             if not worker.ask(msgspec.structs.replace(order, do="fits")).fits:
                 continue
             idle = figure(worker.ask(order).ms)
-            busy = None
+            step = StepTime(batch=batch, context=context, idle=idle)
             if others:
+                beside = msgspec.structs.replace(order, do="after") if turns else order
                 with _busy(others, min(BUSY_BATCH, plan.windows.max_active), context):
-                    busy = figure(worker.ask(order).ms)
-            say(_told(model.name, batch, context, idle, busy))
-            steps.append(StepTime(batch=batch, context=context, idle=idle, busy=busy))
+                    ms = worker.ask(beside).ms
+                other = {"after" if turns else "busy": figure(ms)} if ms else {}
+                step = msgspec.structs.replace(step, **other)
+            say(_told(model.name, step))
+            steps.append(step)
     if not steps:
         raise ModelError(
             f"model `{model.name}`: not even one request of {short} tokens fits its KV pool; compile with a larger `--kv-budget`"
         )
     reads = list(_reads(worker, model.context, effort, say))
-    slowed = _slowed(plan, workers, at, steps, effort)
+    slowed = [] if turns else _slowed(plan, workers, at, steps, effort)
     return ModelTimes(
         name=model.name,
         fingerprint=model.fingerprint,
@@ -252,6 +261,10 @@ def _digits(ms: float) -> float:
     return float(f"{ms:.4g}")
 
 
-def _told(name: str, batch: int, context: int, idle: Figure, busy: Figure | None) -> str:
-    more = "" if busy is None else f", {busy.median:.4g} ms while others are busy"
-    return f"{name}: batch {batch}, {context} tokens: {idle.median:.4g} ms a step{more}"
+def _told(name: str, step: StepTime) -> str:
+    more = "" if step.busy is None else f", {step.busy.median:.4g} ms while others are busy"
+    if step.after is not None:
+        more = f", {step.after.median:.4g} ms after another model's"
+    return (
+        f"{name}: batch {step.batch}, {step.context} tokens: {step.idle.median:.4g} ms a step{more}"
+    )

@@ -12,6 +12,9 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from tokenrouter.plan.structs import Plan
+from tokenrouter.runtime.settings import Settings
+
 FILE = "turn"
 
 
@@ -26,11 +29,22 @@ def share_of_cores(n_models: int) -> int:
     return share if share > 1 else cores()
 
 
+def shared(threads: int | None, n_models: int) -> bool:
+    """Return whether models have more threads than there are cores, so that they step in turn."""
+    if n_models == 1 or threads is None:
+        return False
+    return threads * n_models > max(cores(), n_models)
+
+
+def in_turn(plan: Plan, settings: Settings) -> bool:
+    """Return whether all models of a plan step in turn where it is run so."""
+    whole = all(model.tensor_parallel == 1 for model in plan.models)
+    return whole and settings.device == "cpu" and shared(settings.threads, len(plan.models))
+
+
 def turns(directory: Path, threads: int | None, n_models: int) -> Turns | None:
     """Return the turns that a model takes with the others of a directory; None where there are cores for the threads of all."""
-    if n_models == 1 or threads is None or threads * n_models <= max(cores(), n_models):
-        return None
-    return Turns(directory / FILE)
+    return Turns(directory / FILE) if shared(threads, n_models) else None
 
 
 class Turns:

@@ -21,7 +21,7 @@ from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.timing import FULL, QUICK, step_times
-from tokenrouter.runtime.turns import share_of_cores
+from tokenrouter.runtime.turns import in_turn, share_of_cores
 from tokenrouter.version import __version__
 
 BUSY = 0.5  # load by core from which on a user is warned
@@ -55,6 +55,11 @@ def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) 
     settings = Settings(
         base=str(base), dtype=wanted.dtype, threads=threads, windows="off", device=wanted.device
     )
+    turns = in_turn(plan, settings)
+    if turns:
+        say(
+            f"the models share {cores} cores: they step in turn, as in the server, each with {threads} threads"
+        )
     say(f"running the policy on {len(prompts)} prompts, up to {wanted.max_tokens} tokens each")
     torch.set_num_threads(min(cores, threads * len(plan.models)))  # one model runs at a time here
     engine = Engine(plan, base, dtype=wanted.dtype, windows="off", device=wanted.device)
@@ -72,7 +77,7 @@ def profile(plan: Plan, base: Path, wanted: Wanted, say: Callable[[str], None]) 
         max_active=plan.windows.max_active,
         quick=wanted.quick,
         seconds=round(time.monotonic() - began, 1),
-        machine=machine(threads, load),
+        machine=machine(threads, load, in_turn=turns),
         models=models,
         ways=ways,
     )
@@ -92,7 +97,7 @@ def _encoded(plan: Plan, base: Path, wanted: Wanted) -> list[list[int]]:
     return [tokenizer.encode(prompt) for prompt in wanted.prompts]
 
 
-def machine(threads: int, load: float) -> Machine:
+def machine(threads: int, load: float, *, in_turn: bool) -> Machine:
     """Return what this machine is."""
     return Machine(
         processor=_processor(),
@@ -103,6 +108,7 @@ def machine(threads: int, load: float) -> Machine:
         python=platform.python_version(),
         torch=str(torch.__version__),
         load=round(load, 2),
+        in_turn=in_turn,
     )
 
 
