@@ -16,6 +16,7 @@ from tests.factories import prompts as real_prompts
 from tests.runtime import tiny
 from tests.runtime.toy import borrowing, coin, greedy, prompts, toys
 from tokenrouter.plan.structs import System
+from tokenrouter.runtime import adapt
 from tokenrouter.runtime.adapt import Adapter
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
@@ -24,11 +25,12 @@ from tokenrouter.runtime.messages import Move, RouteState, Sampling, StepTime, T
 from tokenrouter.runtime.meter import Meter, station
 from tokenrouter.runtime.online import SPAN, Online, drift, problem
 from tokenrouter.runtime.resolve import solve, solve_here
+from tokenrouter.runtime.settings import Settings
 from tokenrouter.throughput.check import check
 from tokenrouter.throughput.table import Table
 
 
-def tally(model, *, n=1000, there=0.3, times=None, epoch=1, ended=10):
+def tally(model, *, n=1000, there=0.3, times=None, after=None, epoch=1, ended=10):
     """What a subserver of `coin` would count after n steps, each of which leaves with a probability."""
     leaving = round(n * there)
     ways = [(model, n - leaving), (1 - model, leaving)]
@@ -54,7 +56,8 @@ def tally(model, *, n=1000, there=0.3, times=None, epoch=1, ended=10):
         times=[
             StepTime(size=size, n=n, median_ms=ms)
             for size, ms in sorted((times or {1: 2.0 + model, 4: 5.0 + model}).items())
-        ],
+        ]
+        + [StepTime(size=s, after=True, n=n, median_ms=ms) for s, ms in (after or {}).items()],
     )
 
 
@@ -110,6 +113,83 @@ def test_the_plans_curve_is_scaled_by_what_was_measured():
 
     assert steps[0] == pytest.approx([20, 22, 26, 40])
     assert steps[1] == pytest.approx([5, 11 * 0.75, 13, 20])
+
+
+def solved_for(plan, step_ms, after_ms=()):
+    """The plan with windows that were solved for such times, in turn where there are two."""
+    system = System(
+        step_ms=[step_ms] * 2,
+        p=[[0.5, 0.5]] * 2,
+        c=[[1.0, 1.0]] * 2,
+        model_of=[0, 1],
+        entry=[1.0, 0.0],
+        delta_ms=0.1,
+        in_turn=bool(after_ms),
+        after_ms=[after_ms] * 2 if after_ms else [],
+    )
+    windows = msgspec.structs.replace(plan.windows, system=system, source="profile")
+    return msgspec.structs.replace(plan, windows=windows)
+
+
+def test_in_turn_steps_after_another_models_have_times_of_their_own():
+    plan = coin(max_active=4)
+    seen = estimate(plan, tally(0, after={1: 3.0, 4: 9.0}), tally(1, after={2: 7.0}))
+
+    spec = check(problem(plan, seen, in_turn=True).spec)
+    beside = problem(plan, seen).spec
+
+    assert spec.in_turn
+    assert spec.step_ms[0] == pytest.approx([2, 3, 4, 5])
+    assert spec.after_ms[0] == pytest.approx([3, 5, 7, 9])
+    assert spec.after_ms[1] == pytest.approx([7, 7, 7, 7])
+    assert not beside.in_turn and beside.after_ms is None
+
+
+def test_each_of_the_plans_curves_is_scaled_by_its_own_kind():
+    plan = solved_for(coin(max_active=4), [10.0, 11.0, 13.0, 20.0], [12.0, 14.0, 16.0, 30.0])
+    seen = estimate(
+        plan, tally(0, times={2: 22.0}, after={4: 15.0}), tally(1, times={1: 5.0, 3: 13.0})
+    )
+
+    spec = problem(plan, seen, in_turn=True).spec
+
+    assert spec.step_ms[0] == pytest.approx([20, 22, 26, 40])
+    assert spec.after_ms[0] == pytest.approx([6, 7, 8, 15])
+    # None was seen after the other's: they are as much faster as the rest.
+    assert spec.step_ms[1] == pytest.approx([5, 11 * 0.75, 13, 20])
+    assert spec.after_ms[1] == pytest.approx([6, 14 * 0.75, 16, 30])
+
+
+def test_a_model_that_only_ever_follows_the_other_scales_its_other_curve_too():
+    plan = solved_for(coin(max_active=2), [10.0, 11.0], [12.0, 14.0])
+    first = msgspec.structs.replace(
+        tally(0, after={2: 28.0}), times=[StepTime(size=2, after=True, n=1000, median_ms=28.0)]
+    )
+
+    spec = problem(plan, estimate(plan, first, tally(1)), in_turn=True).spec
+
+    assert spec.after_ms[0] == pytest.approx([24, 28])
+    assert spec.step_ms[0] == pytest.approx([20, 22])
+
+
+def test_a_plan_for_models_side_by_side_gives_both_kinds_of_steps_its_one_curve():
+    plan = solved_for(coin(max_active=2), [10.0, 20.0])
+
+    spec = problem(
+        plan, estimate(plan, tally(0, times={1: 5.0}, after={1: 8.0}), tally(1)), in_turn=True
+    ).spec
+
+    assert spec.step_ms[0] == pytest.approx([5, 10])
+    assert spec.after_ms[0] == pytest.approx([8, 16])
+
+
+def test_a_drift_of_steps_after_another_models_is_one():
+    plan = coin()
+    then = estimate(plan, tally(0, after={1: 3.0}), tally(1))
+    now = estimate(plan, tally(0, after={1: 6.0}), tally(1))
+
+    assert drift(then, now).step == pytest.approx(math.log(2))
+    assert not drift(then, then).matters
 
 
 def test_requests_enter_where_they_were_seen_to_enter():
@@ -301,6 +381,20 @@ def test_an_outlier_does_not_move_a_step_time():
     assert time == StepTime(size=2, n=25, median_ms=4.0)
 
 
+def test_steps_after_another_models_are_told_apart_and_counted_from_its_end():
+    meter = Meter(0, 1)
+    for at in range(30):
+        meter.passed_ms = 0.5 if at % 3 == 0 else None
+        meter.timed(2, 7.0 if at % 3 == 0 else 4.0)
+
+    times = meter.tally(0.0, n_active=2, window=1, waiting=0).times
+
+    assert times == [
+        StepTime(size=2, n=20, median_ms=4.0),
+        StepTime(size=2, after=True, n=10, median_ms=7.5),
+    ]
+
+
 def test_a_step_time_follows_a_lasting_change():
     meter = Meter(0, 1)
     for at in range(120):
@@ -434,6 +528,61 @@ def test_other_modes_never_solve(mode):
         adapter.take(each)
 
     asyncio.run(adapter.run(0.0))
+
+
+SHARED = Settings(threads=len(os.sched_getaffinity(0)) + 1)  # so models step in turn
+ALONE = Settings(threads=1)
+
+
+@pytest.mark.parametrize("mode", ["fixed", "off", "adaptive"])
+@pytest.mark.parametrize("solved_in_turn", [False, True])
+@pytest.mark.parametrize("settings", [SHARED, ALONE])
+def test_fixed_windows_for_another_sharing_of_the_cores_are_told_in_one_line(
+    mode, solved_in_turn, settings, caplog
+):
+    plan = solved_for(coin(max_active=2), [1.0, 2.0], [2.0, 3.0] if solved_in_turn else ())
+    adapter = Adapter(plan, mode, lambda table: None)
+
+    async def begin():
+        looking = asyncio.create_task(adapter.run(3600.0, settings))
+        await asyncio.sleep(0)
+        looking.cancel()
+
+    asyncio.run(begin())
+
+    told = mode == "fixed" and solved_in_turn != (settings is SHARED)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * told
+    if told:
+        assert "--windows adaptive" in caplog.text and "trc profile" in caplog.text
+        there = "step in turn, and" if solved_in_turn else "run side by side, and"
+        assert f"solved for models that {there} here they" in caplog.text
+
+
+def test_windows_that_were_not_solved_are_not_compared(caplog):
+    adapter = Adapter(coin(max_active=2), "fixed", lambda table: None)
+
+    asyncio.run(adapter.run(3600.0, SHARED))
+
+    assert not caplog.records
+
+
+def test_an_adaptive_server_in_turn_solves_for_turns_whatever_the_plan_was_solved_for(monkeypatch):
+    solved = []
+    monkeypatch.setattr(adapt, "solve", lambda spec: solved.append(spec) or asyncio.sleep(0))
+    plan = solved_for(coin(max_active=2), [6.0, 6.0])
+    adapter = Adapter(plan, "adaptive", lambda table: None)
+    for each in steady(1000):
+        adapter.take(each)
+
+    async def look():
+        looking = asyncio.create_task(adapter.run(0.0, SHARED))
+        while not solved:
+            await asyncio.sleep(0.01)
+        looking.cancel()
+
+    asyncio.run(look())
+
+    assert solved[0].in_turn and solved[0].after_ms is not None
 
 
 def test_numbers_that_have_no_table_leave_the_windows_as_they_are(caplog):

@@ -1,6 +1,8 @@
 """Windows that follow the running system: look now and then, solve again where the numbers have drifted, swap in whole.
 
-A table reaches the subservers through the book, which refuses one that is not feasible for each of its counts.
+A table reaches the subservers through the book, which refuses one that is not feasible for each of its counts. The first look
+that has seen enough always solves, so a plan whose windows are for another machine, or for models that run side by side where they
+step in turn here, is put right within the first looks; fixed windows stay, and one line says so.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.messages import Tally
 from tokenrouter.runtime.online import Drift, Estimate, Online, Problem, drift, problem
 from tokenrouter.runtime.resolve import solve, solve_here
-from tokenrouter.runtime.settings import WindowMode
+from tokenrouter.runtime.settings import Settings, WindowMode
+from tokenrouter.runtime.turns import in_turn
 from tokenrouter.throughput.table import Table
 
 log = logging.getLogger("tokenrouter")
@@ -44,6 +47,7 @@ class Adapter:
         self.mode = mode
         self._set_windows = set_windows
         self._online = Online(plan)
+        self._in_turn = False  # whether models step in turn here
         self._behind: Estimate | None = None  # what the table in force was solved from
         self._drift = Drift(0.0, 0.0)
         self._source: str = "off" if mode == "off" else plan.windows.source
@@ -73,14 +77,32 @@ class Adapter:
         self._table, self._source = table, "given"
         self._set_windows(table)
 
-    async def run(self, every_s: float = LOOK_S) -> None:
-        """Look, and solve again in a process of its own, until cancelled."""
+    async def run(self, every_s: float = LOOK_S, settings: Settings | None = None) -> None:
+        """Look, and solve again in a process of its own, until cancelled; by its settings, models step in turn or not."""
+        self._in_turn = settings is not None and in_turn(self.plan, settings)
+        if self.mode == "fixed":
+            self._compare()
         while self.mode == "adaptive":
             await asyncio.sleep(every_s)
             wanted = self._look()
             if wanted is not None:
                 estimate, to_solve = wanted
                 self._adopt(estimate, to_solve, await solve(to_solve.spec))
+
+    def _compare(self) -> None:
+        """Say so where the plan's windows were solved for models that share the cores otherwise than they do here."""
+        system = self.plan.windows.system
+        if system is None or system.in_turn == self._in_turn:
+            return
+        there, here = "run side by side", "step in turn on shared cores"
+        if system.in_turn:
+            there, here = "step in turn", "run side by side"
+        log.warning(
+            "the plan's windows were solved for models that %s, and here they %s: serve with --windows adaptive, "
+            "or compile with what `trc profile` measures here",
+            there,
+            here,
+        )
 
     def look_here(self) -> None:
         """Look once, and solve in this thread; for engines, whose clock stands meanwhile."""
@@ -97,7 +119,7 @@ class Adapter:
             self._drift = drift(self._behind, now)
             if not self._drift.matters:
                 return None
-        to_solve = problem(self.plan, now)
+        to_solve = problem(self.plan, now, in_turn=self._in_turn)
         return None if to_solve is None else (now, to_solve)
 
     def _adopt(self, estimate: Estimate, solved: Problem, table: Table | None) -> None:

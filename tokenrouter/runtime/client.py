@@ -226,7 +226,7 @@ class Client:
         for model in self._models:
             self._start(model)
         self._watch = loop.create_task(self._watch_processes())
-        self._adapting = loop.create_task(self.adapter.run(self.look_s))
+        self._adapting = loop.create_task(self.adapter.run(self.look_s, self.settings))
         while not all(self._book.up):
             if self._failure is not None or self._closing:
                 reason = self._failure or "the server was closed while it started"

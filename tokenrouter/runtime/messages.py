@@ -229,6 +229,7 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long the latest steps of one batch size took; steps with prefill chunks in them are left out."""
 
     size: int
+    after: bool = False  # in turn: of steps that followed another model's, from its end on
     n: int  # steps since the start
     median_ms: float  # of the latest ones
 

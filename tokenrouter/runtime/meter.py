@@ -1,7 +1,8 @@
 """What one subserver counts of its batches: launches, sizes, delays, moves between models, step times.
 
 Everything is cumulative since the start of the subserver, so that a lost message costs nothing and a reader takes
-differences. Step times are medians of the latest steps of a size: an outlier does not move them, a drift does.
+differences. Step times are medians of the latest steps of a size: an outlier does not move them, a drift does. Where models step
+in turn, steps that follow another model's are told apart, for caches full of other weights make them longer.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Meter:
         self._delays = [0] * (len(DELAY_BOUNDS_MS) + 1)
         self._delay_sum_ms = 0.0
         self._moves: Counter[tuple[Station, int, Station, bool]] = Counter()
-        self._times: dict[int, deque[float]] = {}
-        self._timed: Counter[int] = Counter()
+        self.passed_ms: float | None = None  # since another's step right before this
+        self._times: dict[tuple[int, bool], deque[float]] = {}
+        self._timed: Counter[tuple[int, bool]] = Counter()
         self.handoffs: Counter[tuple[int, int]] = Counter()  # by peer and rule, -1 where none
         self._told_at: float | None = None
         self._told_steps = 0
@@ -61,8 +63,10 @@ class Meter:
 
     def timed(self, size: int, elapsed_ms: float) -> None:
         """Count the time of a step that held decodes and returns only."""
-        self._times.setdefault(size, deque(maxlen=LATEST)).append(elapsed_ms)
-        self._timed[size] += 1
+        kind = size, self.passed_ms is not None
+        whole = elapsed_ms + (self.passed_ms or 0.0)
+        self._times.setdefault(kind, deque(maxlen=LATEST)).append(whole)
+        self._timed[kind] += 1
 
     def moved(self, before: RouteState, after: RouteState, *, kept: bool) -> None:
         """Count one request's step."""
@@ -111,8 +115,8 @@ class Meter:
                 for (before, target, after), (n, kept) in pairs.items()
             ],
             times=[
-                StepTime(size=size, n=self._timed[size], median_ms=median(times))
-                for size, times in sorted(self._times.items())
+                StepTime(size=kind[0], after=kind[1], n=self._timed[kind], median_ms=median(times))
+                for kind, times in sorted(self._times.items())
             ],
         )
 

@@ -2,7 +2,8 @@
 
 Estimates come from the latest `SPAN` looks at the subservers' tallies, so they forget. A station is a (model, home, steps
 left) triple as `meter.station` tells them apart, so a borrowed stay keeps its length. L_m(b) is what the subserver saw,
-whatever else was busy meanwhile: the plan's rates for busy sets are not applied again.
+whatever else was busy meanwhile: the plan's rates for busy sets are not applied again. Where models step in turn there are two,
+of steps that follow one's own and of those that follow another model's; one that was not seen changes as the other does.
 
     drift of P   sum over stations of (share of steps) * (total variation between its row then and now)
     drift of L   largest |log(L now / L then)| over batch sizes that are used
@@ -51,6 +52,7 @@ class Estimate(NamedTuple):
 
     steps: Mapping[tuple[Station, Station], tuple[int, int]]  # between stations: steps, kept
     times: Mapping[tuple[int, int], float]  # by model and batch size, ms
+    after: Mapping[tuple[int, int], float]  # those that follow another's
     entered: Mapping[int, int]  # by model
     ended: int
     ended_tokens: int
@@ -80,6 +82,7 @@ class Online:
         steps: Counter[tuple[Station, Station]] = Counter()
         kept: Counter[tuple[Station, Station]] = Counter()
         times: dict[tuple[int, int], float] = {}
+        after: dict[tuple[int, int], float] = {}
         entered: Counter[int] = Counter()
         ended = ended_tokens = 0
         for model, tally in self._latest.items():
@@ -99,13 +102,14 @@ class Online:
                 entered[model] += sign * part.entered
                 ended += sign * part.ended
                 ended_tokens += sign * part.ended_tokens
-            known = {} if base is None else {time.size: time.n for time in base.times}
+            known = {} if base is None else {(t.size, t.after): t.n for t in base.times}
             for time in tally.times:
-                if time.n - known.get(time.size, 0) >= LEAST_BATCHES:
-                    times[model, time.size] = time.median_ms
+                if time.n - known.get((time.size, time.after), 0) >= LEAST_BATCHES:
+                    (after if time.after else times)[model, time.size] = time.median_ms
         found = Estimate(
             {way: (n, kept[way]) for way, n in steps.items() if n > 0},
             times,
+            after,
             +entered,
             ended,
             ended_tokens,
@@ -127,8 +131,11 @@ def drift(then: Estimate, now: Estimate) -> Drift:
         # Two samples of the same row are about this far apart.
         noise = math.sqrt(len(ways) / here) + math.sqrt(len(ways) / there) if there else 0.0
         moved += here / total * max(0.0, apart - noise / 2)
-    both = set(then.times) & set(now.times)
-    ratios = [abs(math.log(now.times[at] / then.times[at])) for at in both]
+    ratios = [
+        abs(math.log(late[at] / early[at]))
+        for early, late in ((then.times, now.times), (then.after, now.after))
+        for at in set(early) & set(late)
+    ]
     return Drift(moved, max(ratios, default=0.0))
 
 
@@ -153,7 +160,7 @@ class Problem(NamedTuple):
         return out
 
 
-def problem(plan: Plan, estimate: Estimate) -> Problem | None:
+def problem(plan: Plan, estimate: Estimate, *, in_turn: bool = False) -> Problem | None:
     """Return what to solve for a table of the plan's size; None where the numbers do not suffice."""
     ways = dict(estimate.steps)
     while True:  # a station that nobody was seen to leave is no station yet
@@ -170,6 +177,7 @@ def problem(plan: Plan, estimate: Estimate) -> Problem | None:
     steps = [step_times(plan, estimate, model, n) for model in models]
     if any(not curve for curve in steps):
         return None
+    after = [step_times(plan, estimate, model, n, after=True) for model in models if in_turn]
     size = len(stations)
     at = {station: i for i, station in enumerate(stations)}
     p, c = np.zeros((size, size)), np.zeros((size, size))
@@ -183,7 +191,7 @@ def problem(plan: Plan, estimate: Estimate) -> Problem | None:
     if not entry.any():
         entry[0] = 1.0
     tokens = estimate.ended_tokens / estimate.ended if estimate.ended else None
-    shortest = min(min(curve) for curve in steps)
+    shortest = min(min(curve) for curve in (*steps, *after))
     return Problem(
         Spec(
             n=n,
@@ -195,29 +203,51 @@ def problem(plan: Plan, estimate: Estimate) -> Problem | None:
             entry=(entry / entry.sum()).tolist(),
             mean_output_tokens=None if tokens is None else max(1.0, tokens),
             model_of=[models.index(station[0]) for station in stations],
+            in_turn=in_turn,
+            after_ms=list(after) or None,
         ),
         models,
     )
 
 
-def step_times(plan: Plan, estimate: Estimate, model: int, n: int) -> list[float]:
+def step_times(
+    plan: Plan, estimate: Estimate, model: int, n: int, *, after: bool = False
+) -> list[float]:
     """Return L_m(b) for b = 1..n, in ms, never falling; empty where nothing was measured.
 
     The plan's own curve is scaled by what was measured; without one, straight lines between the measured sizes, and
-    beyond them the line through the first and the last.
+    beyond them the line through the first and the last. Where no step of the kind was seen, those of the other kind
+    tell how far the curve is to be scaled.
     """
-    seen = {size: ms for (m, size), ms in estimate.times.items() if m == model and ms > 0}
+    seen = _of(estimate.after if after else estimate.times, model)
+    of_kind = bool(seen)
+    seen = seen or _of(estimate.times if after else estimate.after, model)
     if not seen:
         return []
     sizes = np.array(sorted(seen))
     values = np.array([seen[size] for size in sizes.tolist()])
     every = np.arange(1, n + 1)
-    system = plan.windows.system
-    if system is not None:
-        curve = np.array(system.step_ms[model], dtype=np.float64)
-        prior = curve[np.minimum(np.arange(1, max(n, sizes[-1]) + 1), len(curve)) - 1]
-        line = prior[:n] * np.interp(every, sizes, values / prior[sizes - 1])
+    most = max(n, sizes[-1])
+    prior = _prior(plan, model, most, after=after)
+    if prior is not None:
+        base = prior if of_kind else _prior(plan, model, most, after=not after)
+        assert base is not None
+        line = prior[:n] * np.interp(every, sizes, values / base[sizes - 1])
     else:
         slope = max(0.0, (values[-1] - values[0]) / max(1, sizes[-1] - sizes[0]))
         line = np.interp(every, sizes, values) + slope * np.maximum(0, every - sizes[-1])
     return [float(ms) for ms in np.maximum.accumulate(line)]
+
+
+def _of(times: Mapping[tuple[int, int], float], model: int) -> dict[int, float]:
+    return {size: ms for (m, size), ms in times.items() if m == model and ms > 0}
+
+
+def _prior(plan: Plan, model: int, sizes: int, *, after: bool) -> np.ndarray | None:
+    """Return the plan's curve up to a size; one for both kinds where it was solved for models that run side by side."""
+    system = plan.windows.system
+    if system is None:
+        return None
+    rows = system.after_ms if after and system.after_ms else system.step_ms
+    curve = list(rows[model])
+    return np.array([curve[min(b, len(curve)) - 1] for b in range(1, sizes + 1)])
