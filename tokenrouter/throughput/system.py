@@ -173,7 +173,10 @@ def launch_due(system: System, state: State, windows: Ints) -> None:
 
 
 def _whose_turn(system: System, state: State, due: Bools) -> Bools:
-    """Let the models `due` [M, R] stand in line, and return the first of each column where nothing runs."""
+    """Let the models `due` [M, R] stand in line, and return the first of each column, which leaves it.
+
+    Nothing runs then: a column is looked at when its step has ended.
+    """
     rows = np.arange(system.n_models)[:, None]
     length = state.line.max(axis=0)
     joins = due & (state.line == 0)
@@ -182,9 +185,8 @@ def _whose_turn(system: System, state: State, due: Bools) -> Bools:
     state.line[:] = np.where(own, length + 1, state.line)
     place = length + own.any(axis=0) + np.cumsum(others, axis=0)
     state.line[:] = np.where(others, place, state.line)
-    free = (state.r == IDLE).all(axis=0)
-    first: Bools = (state.line == 1) & free
-    state.line -= (state.line > 0) & first.any(axis=0)
+    first: Bools = state.line == 1
+    state.line -= state.line > 0
     return first
 
 
