@@ -5,7 +5,7 @@
 Small writes and hands over by chance: with probability p its candidate is dropped and large writes the token. For each p
 the step times L_m(b) are measured on this machine by the code of `trc profile`, alone and beside or after the other model's, with
 as many unread tokens on each return to large as this p leaves; from them the throughput model predicts tokens/s for every N
-and every window of large. Then a server of two processes runs the same under N clients that ask again at once, and tokens are
+and every window of large, small's being 1, and the best pair of windows. Then a server of two processes runs the same under N clients that ask again at once, and tokens are
 counted. Every window is measured in each of several rounds, in another order each time, so that a machine that slows down on
 the way does not favour one. `max_wait` is out of the way. Models step in turn where they share cores, as in the server; with
 `--threads 1` each keeps to its own, and under `taskset` they fight for fewer.
@@ -31,7 +31,7 @@ from pathlib import Path
 
 import msgspec
 from others import Others
-from windows_table import Cell, Record, groups, short_table, table
+from windows_table import Cell, Record, best, groups, short_table, table
 
 from tokenrouter.compiler.compile import compile_policy
 from tokenrouter.models.tokenizer import TextTokenizer
@@ -115,7 +115,13 @@ def main() -> None:
             say(f"step times for p = {p:g}, {at} of {len(probabilities)}")
             record.times[f"{p:g}"] = timed(plan, p, max(counts), threads)
             save()
-    cells = [record.cell(p, n, b) for p in probabilities for n in counts for b in range(1, n + 1)]
+    cells = []
+    for p in probabilities:
+        for n in counts:
+            cells += [record.cell(p, n, b) for b in range(1, n + 1)]
+            small, large = best(record.times[f"{p:g}"], n, p)
+            if small > 1:  # what a compiled plan would have
+                cells.append(record.cell(p, n, large, small))
     asyncio.run(measure(plan, cells, rounds, seconds, threads, save))
     say("predicting")
     done = groups(record)
@@ -214,7 +220,7 @@ async def measure(
         save()
         left = (time.monotonic() - began) / done * (missing - done)
         say(
-            f"p = {cell.p:g}, N = {cell.n}, window {cell.window}: {cell.tokens_per_s[-1]:.1f} tokens/s; "
+            f"p = {cell.p:g}, N = {cell.n}, window {cell.label}: {cell.tokens_per_s[-1]:.1f} tokens/s; "
             f"{done} of {missing}, about {left:.0f} s left"
         )
 
@@ -306,7 +312,7 @@ async def group(
         for cell in left:
             if len(cell.tokens_per_s) > cells_before[cell.name]:
                 continue
-            client.adapter.put(list(rows(cell.window)))
+            client.adapter.put(list(rows(cell.small, cell.window)))
             await clients.sleep(max(0.5, seconds / 4))
             others = Others()
             before, sizes, ways = list(clients.counted), batches(client), decisions(client)
@@ -347,10 +353,11 @@ def decisions(client: Client) -> tuple[int, int]:
     return sum(m.n for m in tally.moves if m.target == 1), sum(m.n for m in tally.moves)
 
 
-def rows(window: int) -> Iterator[list[int]]:
-    """Yield a table with one window for large, as far as it is feasible."""
-    yield [1] * MOST_ACTIVE
-    yield [min(window, n) for n in range(1, MOST_ACTIVE + 1)]
+def rows(small: int, large: int) -> Iterator[list[int]]:
+    """Yield a table with these windows, as far as they are feasible."""
+    second = [min(large, n) for n in range(1, MOST_ACTIVE + 1)]
+    yield [min(small, n - b + 1) for n, b in enumerate(second, 1)]
+    yield second
 
 
 if __name__ == "__main__":

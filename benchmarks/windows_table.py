@@ -24,7 +24,7 @@ import msgspec
 from tokenrouter.profile.structs import Machine, ModelTimes
 from tokenrouter.profile.system import after_other, busy_sets, by_size, quantum
 from tokenrouter.throughput.choose import solve
-from tokenrouter.throughput.search import pick
+from tokenrouter.throughput.search import pick, search
 from tokenrouter.throughput.spec import BusyRates, Solution, Spec
 from tokenrouter.throughput.system import build
 
@@ -39,6 +39,7 @@ class Cell(msgspec.Struct, kw_only=True):
     p: float
     n: int
     window: int
+    small: int = 1  # window of small
     tokens_per_s: list[float] = []  # by round
     moved: list[float] = []  # share of the tokens that large wrote
     dropped: list[
@@ -48,9 +49,14 @@ class Cell(msgspec.Struct, kw_only=True):
     others: list[float] = []  # cores that other work took meanwhile
 
     @property
-    def name(self) -> tuple[float, int, int]:
+    def name(self) -> tuple[float, int, int, int]:
         """What tells it from others."""
-        return self.p, self.n, self.window
+        return self.p, self.n, self.small, self.window
+
+    @property
+    def label(self) -> str:
+        """Its windows in few words: large's, or small's and large's."""
+        return str(self.window) if self.small == 1 else f"{self.small}, {self.window}"
 
     @property
     def mean(self) -> float:
@@ -68,22 +74,22 @@ class Record(msgspec.Struct, kw_only=True):
     times: dict[str, list[ModelTimes]] = {}  # by p
     cells: list[Cell] = []
 
-    def cell(self, p: float, n: int, window: int) -> Cell:
+    def cell(self, p: float, n: int, window: int, small: int = 1) -> Cell:
         """Return a cell, which may be new."""
         for cell in self.cells:
-            if (cell.p, cell.n, cell.window) == (p, n, window):
+            if cell.name == (p, n, small, window):
                 return cell
-        self.cells.append(Cell(p=p, n=n, window=window))
+        self.cells.append(Cell(p=p, n=n, window=window, small=small))
         return self.cells[-1]
 
 
-def predicted(models: list[ModelTimes], cell: Cell, p: float) -> Solution:
-    """Return what the throughput model says of a cell where small hands over with this probability."""
-    times = [by_size(model, cell.n) for model in models]
+def specified(models: list[ModelTimes], n: int, p: float) -> Spec:
+    """Return the system of n requests where small hands over with this probability."""
+    times = [by_size(model, n) for model in models]
     turns = any(step.after is not None for model in models for step in model.steps)
-    after = [after_other(model, cell.n) for model in models] if turns else []
-    spec = Spec(
-        n=cell.n,
+    after = [after_other(model, n) for model in models] if turns else []
+    return Spec(
+        n=n,
         step_ms=list(times),
         p=[[1 - p, p], [1, 0]],
         c=[[1, 0], [1, 0]],
@@ -92,8 +98,19 @@ def predicted(models: list[ModelTimes], cell: Cell, p: float) -> Solution:
         in_turn=turns,
         after_ms=list(after) or None,
     )
-    solver: Literal["auto", "sampled"] = "auto" if cell.n <= MOST_EXACT else "sampled"
-    return solve(build(spec), [1, cell.window], solver=solver)
+
+
+def best(models: list[ModelTimes], n: int, p: float) -> list[int]:
+    """Return the windows of both models that the compiler would choose."""
+    return search(build(specified(models, n, p)), [n])[0].windows
+
+
+def predicted(models: list[ModelTimes], cell: Cell, p: float) -> Solution:
+    """Return what the throughput model says of a cell where small hands over with this probability."""
+    spec = specified(models, cell.n, p)
+    exact = spec.in_turn or cell.n <= MOST_EXACT  # in turn a chain is small for many requests too
+    solver: Literal["auto", "sampled"] = "auto" if exact else "sampled"
+    return solve(build(spec), [cell.small, cell.window], solver=solver)
 
 
 class Row:
@@ -150,10 +167,11 @@ class Group:
     """The windows of one p and one number of requests."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = sorted(rows, key=lambda row: row.cell.window)
+        self.rows = sorted(rows, key=lambda row: row.cell.name)
         self.p, self.n = self.rows[0].cell.p, self.rows[0].cell.n
-        at = pick([row.told for row in self.rows], [[1, row.cell.window] for row in self.rows])
-        self.chosen = self.rows[at]  # as the compiler chooses, of windows of large alone
+        vectors = [[row.cell.small, row.cell.window] for row in self.rows]
+        at = pick([row.told for row in self.rows], vectors)
+        self.chosen = self.rows[at]  # as the compiler chooses
 
     @property
     def loss(self) -> float:
@@ -181,7 +199,7 @@ def table(where: Machine, done: Sequence[Group]) -> str:
     lines = [
         f"{where.processor}, {where.cores} cores, {where.threads} threads a model, load {where.load:.1f} before.",
         "",
-        "| p | N | window of large | predicted tokens/s | measured | off | dropped | without that luck | off | large's batch predicted | measured |",
+        "| p | N | window of large, or of small and large | predicted tokens/s | measured | off | dropped | without that luck | off | large's batch predicted | measured |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for group in done:
@@ -192,7 +210,7 @@ def table(where: Machine, done: Sequence[Group]) -> str:
                 f" ({name})" for name, at in (("chosen", group.chosen), ("best", best)) if at is row
             )
             lines.append(
-                f"| {cell.p:g} | {cell.n} | {cell.window}{names} | {row.told:.1f} | {cell.mean:.1f} | {100 * row.off:+.1f} % "
+                f"| {cell.p:g} | {cell.n} | {cell.label}{names} | {row.told:.1f} | {cell.mean:.1f} | {100 * row.off:+.1f} % "
                 f"| {'' if row.share is None else f'{row.share:.3f}'} | {row.corrected:.1f} "
                 f"| {100 * (row.told / row.corrected - 1):+.1f} % "
                 f"| {row.nominal.per_model[1].mean_batch:.2f} | {statistics.fmean(cell.batches):.2f} |"
@@ -203,7 +221,7 @@ def table(where: Machine, done: Sequence[Group]) -> str:
 def short_table(done: Sequence[Group]) -> str:
     """Return a line of Markdown for each p and number of requests, and the sums."""
     lines = [
-        "| p | N | window of large: predicted / measured / without the luck of the hand-overs, tokens/s | the chosen window loses | without that luck |",
+        "| p | N | window of large, or windows of small and large: predicted / measured / without the luck of the hand-overs, tokens/s | the chosen window loses | without that luck |",
         "|---|---|---|---|---|",
     ]
     for group in done:
@@ -211,7 +229,7 @@ def short_table(done: Sequence[Group]) -> str:
         for row in group.rows:
             mark = "**" if row is group.chosen else ""
             figures = " / ".join(map(_short, (row.told, row.cell.mean, row.corrected)))
-            cells.append(f"{mark}{row.cell.window}: {figures}{mark}")
+            cells.append(f"{mark}{row.cell.label}: {figures}{mark}")
         lines.append(
             f"| {group.p:g} | {group.n} | {' · '.join(cells)} "
             f"| {100 * group.loss:.1f} % | {100 * group.loss_corrected:.1f} % |"
