@@ -14,6 +14,7 @@ import pytest
 
 from tests.factories import prompts
 from tests.runtime import tiny
+from tokenrouter.plan.structs import System
 from tokenrouter.runtime import turns as turns_
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
@@ -162,6 +163,31 @@ def test_subservers_step_in_turn_where_they_share_the_cores(plan):
         return tokens
 
     assert asyncio.run(serve()) == expected
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_a_server_says_when_its_fixed_windows_were_solved_for_models_side_by_side(
+    plan, turns, caplog
+):
+    system = System(
+        step_ms=[[1.0] * plan.windows.max_active] * 2,
+        p=[[0.0, 1.0], [1.0, 0.0]],
+        c=[[1.0, 1.0], [1.0, 1.0]],
+        model_of=[0, 1],
+        entry=[1.0, 0.0],
+        delta_ms=0.1,
+    )
+    windows = msgspec.structs.replace(plan.windows, system=system)
+    solved = msgspec.structs.replace(plan, windows=windows)
+
+    async def serve():
+        client = Client(solved, threads=len(os.sched_getaffinity(0)) + 1 if turns else 1)
+        await client.start()
+        await client.close(5)
+
+    asyncio.run(serve())
+
+    assert ("here they step in turn on shared cores" in caplog.text) == turns
 
 
 def test_looking_for_a_batch_before_the_turn_leaves_a_flush_for_the_batch():
