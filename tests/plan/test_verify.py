@@ -53,6 +53,10 @@ def test_the_plan_that_uses_every_part_holds_together(plan):
         ("windows.system.step_ms.0", [6.0], "does not give 2 models and 3 sizes of batches"),
         ("windows.system.step_ms.0.1", 0.0, "holds a number that is none of"),
         ("windows.system.busy.0.rates", [0.5], "`windows.system.busy` has a wrong entry: [0, 1]"),
+        ("windows.system.first_p", [], "other first ways than 2 models and 2 stations"),
+        ("windows.system.first_c", [[1.0, 0.0]], "other first ways than 2 models and 2 stations"),
+        ("windows.system.first_p.1", [1.0], "other first ways than 2 models and 2 stations"),
+        ("windows.system.first_p.0.1", -0.5, "holds a number that is none of"),
         ("windows.system.in_turn", True, "models that step in turn never are"),
         ("windows.system.after_ms", [[6.0] * 3] * 2, "and these do not"),
         (

@@ -134,6 +134,12 @@ def test_what_no_pool_holds_is_not_measured():
     assert not stepper.fits(1, 250)
 
 
+def borrowed_first(ways):
+    """How many requests had their first token from a model that was borrowed."""
+    lenders = {(stay.home, stay.lender) for stay in ways.stays}
+    return sum(m.n for m in ways.first if not m.keep and (m.model, m.to) in lenders)
+
+
 @pytest.mark.parametrize("name", toy.PLANS)
 def test_counted_moves_and_stays_add_up_to_the_tokens(name):
     plan = toy.PLANS[name]()
@@ -143,6 +149,8 @@ def test_counted_moves_and_stays_add_up_to_the_tokens(name):
         engine, toy.prompts(12, longest=20), Sampling(max_tokens=40, temperature=1.0), "toys"
     )
 
+    firsts = sum(move.n for move in ways.first if move.keep)
+    assert firsts + borrowed_first(ways) == 12  # a first token each
     tokens = Counter()
     for request in range(1, 13):
         assert request not in engine.completions

@@ -22,7 +22,7 @@ from tests.profile.profiles import figure, in_turn, profile_of, replace
 from tokenrouter.compiler.expr import SignalOf
 from tokenrouter.plan import structs as s
 from tokenrouter.profile.reference import REFERENCES, step_ms
-from tokenrouter.profile.structs import Stays
+from tokenrouter.profile.structs import Move, Stays
 from tokenrouter.profile.system import Unmodelled, by_size, of_plan, of_profile, quantum, spec_of
 from tokenrouter.throughput import exact
 from tokenrouter.throughput.check import check
@@ -183,6 +183,38 @@ def test_counts_outweigh_what_is_assumed_and_leave_it_possible():
     assert system.p[1][1] > 0  # never seen, and yet not impossible
     assert system.c[0] == [1.0, 0.0]
     assert system.mean_output_tokens == pytest.approx((1000 + 256) / (4 + 1))
+
+
+def test_what_was_decided_before_the_first_token_has_ways_of_its_own():
+    plan = plan_of(r_stitch())
+    profile = profile_of(plan)
+    first = [
+        Move(model=0, rule=0, keep=False, to=1, n=9),
+        Move(model=0, rule=1, keep=True, to=0, n=1),
+    ]
+
+    system = of_profile(plan, replace(profile, ways=replace(profile.ways, first=first)))
+
+    assert system.p[0][1] == pytest.approx((30 + 0.25) / 101)
+    # Beside them what is true of all decisions weighs as much as one.
+    assert system.first_p[0] == pytest.approx([(1 + 0.7005) / 11, (9 + 0.2995) / 11], abs=1e-4)
+    assert system.first_p[1] == pytest.approx(system.p[1])  # none was seen
+    assert system.first_c == system.c
+    assert of_profile(plan, profile).first_p == []  # of a profile that did not count them apart
+
+
+def test_a_first_token_that_is_borrowed_begins_a_stay_like_any_other():
+    plan = plan_of(until())
+    first = [Move(model=0, rule=0, keep=False, to=1, n=30)]
+    profile = with_counted(plan, 1, 1)
+
+    system = of_profile(plan, replace(profile, ways=replace(profile.ways, first=first)))
+
+    phases = [s for s, model in enumerate(system.model_of) if s >= 2]
+    assert [len(row) for row in system.first_p] == [len(system.model_of)] * 2
+    assert (
+        sum(system.first_p[0][s] for s in phases) > 0.96 > 0.1 > sum(system.p[0][s] for s in phases)
+    )
 
 
 def test_requests_that_a_rule_stopped_are_no_ends_by_themselves():

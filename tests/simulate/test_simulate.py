@@ -15,7 +15,7 @@ from tokenrouter.plan.hash import seal
 from tokenrouter.plan.io import write
 from tokenrouter.plan.structs import System
 from tokenrouter.simulate.arrivals import Arrival, TraceError, poisson, read
-from tokenrouter.simulate.events import Simulation
+from tokenrouter.simulate.events import First, Simulation
 from tokenrouter.simulate.landscape import landscape
 from tokenrouter.simulate.outcome import closed_run, open_run
 from tokenrouter.simulate.plot import heat_map
@@ -166,6 +166,19 @@ def test_a_prompt_is_read_in_its_models_turn():
     # Each model reads both prompts, 60 ms the first and 50 each beside or behind it, and never at once.
     assert max(r.last for r in simulation.done) >= 4 * 50.0
     assert sum(server.busy for server in simulation.servers) == pytest.approx(simulation.now)
+
+
+def test_a_request_goes_its_first_ways_until_it_has_written():
+    """Before its first token a request is always handed on, by a step that commits nothing; afterwards never."""
+    spec = Spec(n=1, step_ms=[[10.0], [30.0]], p=[[1.0, 0.0]] * 2, c=[[1.0, 0.0]] * 2)
+    first = First(p=[[0.0, 1.0], [1.0, 0.0]], c=[[0.0, 0.0], [1.0, 0.0]])
+    simulation = Simulation(spec, [[1]] * 2, NEVER, 1, first=first)
+
+    seen = open_run(simulation, [Arrival(0.0, 4)], ["small", "large"])
+
+    assert [(r.first, r.last) for r in simulation.done] == [(40.0, 70.0)]
+    assert [server.through for server in simulation.servers] == [4, 1]
+    assert seen.tokens_per_s == pytest.approx(4 / 0.07)
 
 
 def test_a_gate_opens_at_the_moment_that_its_oldest_has_waited_long_enough():

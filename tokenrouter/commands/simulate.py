@@ -144,6 +144,7 @@ def _simulate(args: argparse.Namespace, plan: Plan, setup: Setup) -> Outcome:
         setup.max_active,
         seed=args.seed,
         prompts=setup.prompts,
+        first=setup.first,
     )
     if args.clients is not None:
         tell(f"simulating {args.clients} clients over {args.tokens} tokens")

@@ -25,6 +25,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         list[float]
     ]  # by station: share of its steps after which a request goes to each station
     c: list[list[float]]  # by station: tokens committed on that way, in expectation
+    first_p: list[
+        list[float]
+    ] = []  # by model: as `p`, before a request's first token; empty: as always
+    first_c: list[list[float]] = []  # by model: as `c`, likewise
     model_of: list[int]  # by station: its model
     entry: list[float]  # by station: where a request starts
     mean_output_tokens: float | None = None  # None: requests never end

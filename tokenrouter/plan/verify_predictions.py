@@ -37,11 +37,19 @@ def _system(system: System, n_models: int, sizes: int) -> Iterator[str]:
     square = len(system.p) == len(system.c) == len(system.entry) == n
     if not square or any(len(row) != n for row in (*system.p, *system.c)):
         yield f"`windows.system` has other lists than {n} stations ask for"
+    first = [*system.first_p, *system.first_c]
+    if not len(system.first_p) == len(system.first_c) == (n_models if first else 0) or any(
+        len(row) != n for row in first
+    ):
+        yield f"`windows.system` has other first ways than {n_models} models and {n} stations ask for"
     if not all(0 <= model < n_models for model in system.model_of):
         yield f"`windows.system.model_of` names no model of {n_models}"
     if len(system.step_ms) != n_models or any(len(row) < sizes for row in system.step_ms):
         yield f"`windows.system.step_ms` does not give {n_models} models and {sizes} sizes of batches"
-    numbers = [*system.entry, *(x for rows in (system.p, system.c) for row in rows for x in row)]
+    numbers = [
+        *system.entry,
+        *(x for rows in (system.p, system.c, first) for row in rows for x in row),
+    ]
     after = system.after_ms
     if after and (len(after) != n_models or any(len(row) < sizes for row in after)):
         yield f"`windows.system.after_ms` does not give {n_models} models and {sizes} sizes of batches"

@@ -121,6 +121,9 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         int
     ]  # by start rule: requests, each counted for the last rule that leads to its first model
     moves: list[Move]  # counts of each way
+    first: list[
+        Move
+    ] = []  # of them, those before a request's first token; empty where they were not counted apart
     stays: list[Stays] = []  # borrowed stays
     runs: list[Runs] = []  # by model that decides
 

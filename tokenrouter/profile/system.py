@@ -18,10 +18,10 @@ from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.structs import BusySet, Plan, Signal, System
 from tokenrouter.profile.reference import REFERENCES, step_ms
 from tokenrouter.profile.structs import ModelTimes, Profile
-from tokenrouter.profile.ways import Traffic, assumed, counted
+from tokenrouter.profile.ways import Traffic, Way, assumed, counted
 from tokenrouter.signals import SIGNALS
 from tokenrouter.throughput.check import MOST_MODELS, MOST_QUANTA, MOST_REQUESTS
-from tokenrouter.throughput.phases import Stay, with_stays
+from tokenrouter.throughput.phases import Stations, Stay, with_stays
 from tokenrouter.throughput.spec import BusyRates, Objective, Spec
 
 PHASES = 16  # of one stay
@@ -95,35 +95,20 @@ def _sizes(plan: Plan) -> int:
 
 def _system(plan: Plan, times: list[list[float]], traffic: Traffic, busy: list[BusySet]) -> System:
     n = len(plan.models)
-    p, kept = np.zeros((n, n)), np.zeros((n, n))
-    borrowed: dict[tuple[int, int], list[float]] = {}
-    for way in traffic.ways:
-        if way.borrowed:
-            assert way.target is not None
-            share = borrowed.setdefault((way.source, way.target), [0.0, 0.0])
-            share[0] += way.p
-            share[1] += way.p * way.kept
-            continue
-        # A request that ends makes place for another, which starts anew.
-        row = np.array(traffic.entry) if way.target is None else np.eye(n)[way.target]
-        p[way.source] += way.p * row
-        kept[way.source] += way.p * way.kept * row
-    stays = [
-        _stay(home, lender, share, kept_share, traffic.lengths[home, lender])
-        for (home, lender), (share, kept_share) in borrowed.items()
-        if share > 0
-    ]
-    for model in range(n):  # a model that is only borrowed from decides nothing
-        if not any(way.source == model for way in traffic.ways):
-            p[model] = traffic.entry
-            kept[model] = traffic.entry
-    c = np.divide(kept, p, out=np.zeros_like(p), where=p > 0)
-    stations = with_stays(p.tolist(), c.tolist(), stays)
+    pairs = dict.fromkeys(
+        (way.source, way.target)
+        for way in traffic.ways
+        if way.borrowed and way.target is not None and way.p > 0
+    )
+    stations = _stations(n, traffic, traffic.ways, list(pairs))
+    first = _stations(n, traffic, traffic.first, list(pairs)) if traffic.first else None
     entry = [*traffic.entry, *[0.0] * (len(stations.model_of) - n)]
     return System(
         step_ms=times,
-        p=[[_short(x) for x in row] for row in _whole_rows(stations.p)],
-        c=[[_short(x) for x in row] for row in stations.c],
+        p=_whole_rows(stations.p),
+        c=_short_rows(stations.c),
+        first_p=[] if first is None else _whole_rows(first.p[:n]),
+        first_c=[] if first is None else _short_rows(first.c[:n]),
         model_of=stations.model_of,
         entry=entry,
         mean_output_tokens=traffic.mean_output_tokens,
@@ -132,13 +117,41 @@ def _system(plan: Plan, times: list[list[float]], traffic: Traffic, busy: list[B
     )
 
 
+def _stations(n: int, traffic: Traffic, ways: list[Way], pairs: list[tuple[int, int]]) -> Stations:
+    """Return P and C of some ways, with the stays of these pairs of home and lender."""
+    p, kept = np.zeros((n, n)), np.zeros((n, n))
+    borrowed = {pair: [0.0, 0.0] for pair in pairs}
+    for way in ways:
+        if way.borrowed:
+            assert way.target is not None
+            if way.p > 0:
+                share = borrowed[way.source, way.target]
+                share[0] += way.p
+                share[1] += way.p * way.kept
+            continue
+        # A request that ends makes place for another, which starts anew.
+        row = np.array(traffic.entry) if way.target is None else np.eye(n)[way.target]
+        p[way.source] += way.p * row
+        kept[way.source] += way.p * way.kept * row
+    stays = [
+        _stay(home, lender, share, kept_share, traffic.lengths[home, lender])
+        for (home, lender), (share, kept_share) in borrowed.items()
+    ]
+    for model in range(n):  # a model that is only borrowed from decides nothing
+        if not any(way.source == model for way in ways):
+            p[model] = traffic.entry
+            kept[model] = traffic.entry
+    c = np.divide(kept, p, out=np.zeros_like(p), where=p > 0)
+    return with_stays(p.tolist(), c.tolist(), stays)
+
+
 def _whole_rows(rows: list[list[float]]) -> list[list[float]]:
     """Return rows of P that sum to 1 to the last digit that is kept."""
-    return [[x / (sum(row) or 1.0) for x in row] for row in rows]
+    return _short_rows([[x / (sum(row) or 1.0) for x in row] for row in rows])
 
 
-def _short(x: float) -> float:
-    return round(x, 9)
+def _short_rows(rows: list[list[float]]) -> list[list[float]]:
+    return [[round(x, 9) for x in row] for row in rows]
 
 
 def _stay(home: int, lender: int, share: float, kept: float, lengths: list[float]) -> Stay:
@@ -158,7 +171,7 @@ def _stay(home: int, lender: int, share: float, kept: float, lengths: list[float
         back=home,
         p=share,
         lengths=[f / total for f in lengths],
-        kept=kept / share,
+        kept=kept / share if share else 0.0,
         hold=hold,
     )
 

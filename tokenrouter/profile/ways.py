@@ -35,6 +35,7 @@ class Traffic(NamedTuple):
     lengths: dict[tuple[int, int], list[float]]  # by (home, lender): f(1), f(2), ... of a stay
     entry: list[float]  # by model
     mean_output_tokens: float
+    first: list[Way] = []  # noqa: RUF012 - of decisions before a request's first token; empty: as `ways`
 
     def steps(self) -> list[Step]:
         """Return the ways as `flow` takes them: a borrowed stay is one step with its mean length."""
@@ -75,16 +76,7 @@ def assumed(plan: Plan) -> Traffic:
 def counted(plan: Plan, seen: Ways) -> Traffic:
     """Return the traffic that a profile counted, joined with what the plan assumes."""
     prior = assumed(plan)
-    totals = [1.0] * len(plan.models)
-    for move in seen.moves:
-        totals[move.model] += move.n
-    ways = [way._replace(p=way.p / totals[way.source]) for way in prior.ways]
-    ways += [
-        Way(
-            move.model, move.to, move.n / totals[move.model], float(move.keep), _borrows(plan, move)
-        )
-        for move in seen.moves
-    ]
+    ways = _joined(plan, prior.ways, seen.moves)
     lengths = dict(prior.lengths)
     for stays in seen.stays:
         total = sum(stays.lengths)
@@ -97,7 +89,22 @@ def counted(plan: Plan, seen: Ways) -> Traffic:
     ]
     stopped = sum(move.n for move in seen.moves if move.to is None)
     ends = max(0, seen.ended - stopped)
-    return Traffic(ways, lengths, joined, (seen.tokens + MEAN_TOKENS) / (ends + 1))
+    first = _joined(plan, ways, seen.first) if seen.first else []
+    return Traffic(ways, lengths, joined, (seen.tokens + MEAN_TOKENS) / (ends + 1), first)
+
+
+def _joined(plan: Plan, prior: list[Way], moves: list[Move]) -> list[Way]:
+    """Return the ways that were counted, beside others that weigh as much as one decision of each model."""
+    totals = [1.0] * len(plan.models)
+    for move in moves:
+        totals[move.model] += move.n
+    ways = [way._replace(p=way.p / totals[way.source]) for way in prior]
+    return ways + [
+        Way(
+            move.model, move.to, move.n / totals[move.model], float(move.keep), _borrows(plan, move)
+        )
+        for move in moves
+    ]
 
 
 def rule_shares(plan: Plan, seen: Ways) -> list[list[float]]:

@@ -27,6 +27,7 @@ class Counts:
 
     def __init__(self, engine: Engine) -> None:
         self.moves: Counter[tuple[int, int | None, bool, int | None]] = Counter()
+        self.first: Counter[tuple[int, int | None, bool, int | None]] = Counter()
         self.runs: Lengths = defaultdict(Counter)
         self._running: Counter[int] = Counter()  # by request: steps since it came to its model
         for subserver in engine.subservers:
@@ -41,7 +42,10 @@ class Counts:
             for row in rows:
                 decision = row.decision
                 assert decision is not None
-                self.moves[model, decision.rule, decision.keep, decision.target] += 1
+                move = (model, decision.rule, decision.keep, decision.target)
+                self.moves[move] += 1
+                if row.sequence.state.position == 0:
+                    self.first[move] += 1
                 request = row.sequence.request
                 self._running[request] += 1
                 if decision.target != model:
@@ -74,10 +78,8 @@ def count(
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
         start=[start[at] for at in range(len(plan.start.rules))],
-        moves=[
-            Move(model=model, rule=rule, keep=keep, to=to, n=n)
-            for (model, rule, keep, to), n in sorted(counts.moves.items(), key=str)
-        ],
+        moves=_moves(counts.moves),
+        first=_moves(counts.first),
         stays=[
             Stays(home=home, lender=lender, lengths=_listed(lengths))
             for (home, lender), lengths in sorted(stays.items())
@@ -85,6 +87,13 @@ def count(
         runs=[_runs(model, counts.runs[model]) for model in sorted(counts.runs)],
     )
     return ways, unread(done, len(plan.models))
+
+
+def _moves(counted: Counter[tuple[int, int | None, bool, int | None]]) -> list[Move]:
+    return [
+        Move(model=model, rule=rule, keep=keep, to=to, n=n)
+        for (model, rule, keep, to), n in sorted(counted.items(), key=str)
+    ]
 
 
 def _seeded(sampling: Sampling, at: int) -> Sampling:

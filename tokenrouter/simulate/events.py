@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
+from typing import NamedTuple
 
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.pace import Pace
@@ -28,6 +29,13 @@ from tokenrouter.throughput.check import entry
 from tokenrouter.throughput.spec import Spec
 
 EPSILON = 1e-9  # ms
+
+
+class First(NamedTuple):
+    """**P** and **C** before a request's first token, by model and station; later ones are the specification's."""
+
+    p: list[list[float]]
+    c: list[list[float]]
 
 
 @dataclass(eq=False, slots=True)
@@ -86,6 +94,7 @@ class Simulation:
         *,
         seed: int = 0,
         prompts: Prompts | None = None,  # None: they take no time
+        first: First | None = None,  # ways before a request's first token; None: as always
     ) -> None:
         self.rng = random.Random(seed)
         self.prompts = prompts
@@ -103,6 +112,9 @@ class Simulation:
         self.last = 0  # the model whose turn was the latest
         self.ways = [list(accumulate(row)) for row in spec.p]
         self.kept = spec.c
+        self.first = None
+        if first is not None:
+            self.first = [list(accumulate(row)) for row in first.p], first.c
         self.entry = list(accumulate(entry(spec).tolist()))
         self.mean_tokens = spec.mean_output_tokens
         self.rates = {
@@ -314,8 +326,11 @@ class Simulation:
     def _route(self, request: Request) -> None:
         """Let a request that has made a step commit what it wrote, and go on."""
         source = request.station
-        target = self._draw(self.ways[source])
-        kept = self.kept[source][target]
+        ways, commits = self.ways, self.kept
+        if self.first is not None and request.first is None and source < len(self.servers):
+            ways, commits = self.first
+        target = self._draw(ways[source])
+        kept = commits[source][target]
         if kept >= 1 or (kept > 0 and self.rng.random() < kept):
             self.tokens += 1
             request.written += 1

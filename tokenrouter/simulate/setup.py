@@ -12,6 +12,7 @@ from tokenrouter.plan.structs import Admit, Plan, System
 from tokenrouter.profile.structs import Profile
 from tokenrouter.profile.system import Unmodelled, of_plan, of_profile, spec_of
 from tokenrouter.profile.windows import objective_of
+from tokenrouter.simulate.events import First
 from tokenrouter.simulate.prompts import Prompts
 from tokenrouter.throughput.check import MOST_REQUESTS, check
 from tokenrouter.throughput.spec import Spec, SpecError
@@ -36,6 +37,7 @@ class Setup(NamedTuple):
     max_active: int
     source: str  # of the numbers
     prompts: Prompts
+    first: First | None  # ways before a request's first token
 
 
 def prepare(
@@ -94,7 +96,8 @@ def prepare(
         stall_ms=stall_ms,
         hidden=[model.hidden_size for model in plan.models],
     )
-    return Setup(spec, table, plan.windows.max_wait_ms, most, source, prompts)
+    first = First(system.first_p, system.first_c) if system.first_p else None
+    return Setup(spec, table, plan.windows.max_wait_ms, most, source, prompts, first)
 
 
 def _mean_prompt(profile: Profile | None) -> int:
