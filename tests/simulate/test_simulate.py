@@ -439,6 +439,36 @@ def test_a_plan_whose_system_cannot_be_is_one_line(file, capsys, field, value, w
     assert words in err and err.count("\n") == 1
 
 
+@pytest.fixture
+def file_in_turn(plan, file):
+    """The same plan where models step in turn, and a step after another's takes three times as long."""
+    told = json.loads(file.read_text())
+    system = told["windows"]["system"]
+    system["in_turn"] = True
+    system["after_ms"] = [[3 * ms for ms in row] for row in system["step_ms"]]
+    file.write_text(json.dumps(told))
+    return file
+
+
+def test_a_plan_in_turn_is_slower_by_what_its_steps_after_others_take(file, file_in_turn, capsys):
+    common = ("--clients", "1", "--tokens", "4000", "--windows", "off", "--json")
+
+    told = json.loads(simulate(file_in_turn, capsys, *common)[1])
+
+    # One request, all ways alike: with two models half of all steps follow another model's, with three two thirds.
+    system = json.loads(file_in_turn.read_text())["windows"]["system"]
+    n = len(system["step_ms"])
+    steps = [row[0] for row in system["step_ms"]]
+    mean = sum(steps) / n * (1 + 2 * (n - 1) / n)
+    # Those that end go on at the first model.
+    assert told["tokens_per_s"] == pytest.approx(1000 / mean, rel=0.06)
+    assert sum(model["utilisation"] for model in told["models"]) == pytest.approx(1, abs=1e-6)
+
+
+def test_twice_the_speed_of_all_is_twice_the_throughput_in_turn_too(plan, file_in_turn, capsys):
+    test_twice_the_speed_of_all_is_twice_the_throughput(plan, file_in_turn, capsys)
+
+
 def test_twice_the_speed_of_all_is_twice_the_throughput(plan, file, capsys):
     speeds = [part for model in plan.models for part in ("--speed", f"{model.name}=2x")]
     common = ("--clients", "2", "--tokens", "2000", "--windows", "off", "--json")
