@@ -68,7 +68,7 @@ COUNTS = (1, 2, 4, 8, 16)
 MOST_ACTIVE = max(COUNTS)
 TIMING = 3  # goes up when step times are measured otherwise; older ones are then measured anew
 NO_WAIT_MS = 60_000.0  # so that only windows decide
-EFFORT = Effort(2**0.5, 16, 32, 1500.0, (192,))  # about the context of a request half-way
+EFFORT = Effort(2**0.5, 16, 32, 1000.0, (192,), ())  # about the context of a request half-way
 PATIENCE_S = 180.0  # for the first tokens of a group
 SAMPLING = Sampling(max_tokens=300, ignore_eos=True)  # of a request
 DRAWS = 64  # of the geometric law, by its quantiles

@@ -49,6 +49,7 @@ class Effort(msgspec.Struct, frozen=True):
     steps: int  # of one point, at most
     most_ms: float  # of one point, about
     contexts: tuple[int, ...] = CONTEXTS  # ascending
+    prompts: tuple[int, ...] = PROMPTS  # lengths, ascending
 
 
 FULL = Effort(2**0.5, 16, 40, 1500.0)
@@ -205,7 +206,7 @@ def _slowed(
 
 def _reads(worker: Worker, longest: int, effort: Effort, say: Say) -> Iterator[ReadTime]:
     """Yield how long prompts are read that fit."""
-    for tokens in PROMPTS:
+    for tokens in effort.prompts:
         order = msgspec.structs.replace(_order(1, tokens, effort), do="read")
         if tokens > longest // 2 or not worker.ask(msgspec.structs.replace(order, do="fits")).fits:
             return
