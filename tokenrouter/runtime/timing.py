@@ -169,7 +169,7 @@ def _model(
             f"model `{model.name}`: not even one request of {short} tokens fits its KV pool; compile with a larger `--kv-budget`"
         )
     reads = list(_reads(worker, model.context, effort, say))
-    slowed = [] if turns else _slowed(plan, workers, at, steps, effort)
+    slowed = _slowed(plan, workers, at, steps, effort)
     return ModelTimes(
         name=model.name,
         fingerprint=model.fingerprint,
@@ -184,7 +184,7 @@ def _model(
 def _slowed(
     plan: Plan, workers: list[Worker], at: int, steps: list[StepTime], effort: Effort
 ) -> list[Slowed]:
-    """Return what each other model alone does to this one."""
+    """Return what each other model alone does to this one; nothing where models step in turn."""
     others = [place for place in range(len(workers)) if place != at]
     if len(others) == 1:
         return [
