@@ -316,9 +316,9 @@ async def group(
             await clients.sleep(max(0.5, seconds / 4))
             others = Others()
             before, sizes, ways = list(clients.counted), batches(client), decisions(client)
-            began = time.monotonic()
+            began, worked = time.monotonic(), time.process_time()
             await clients.sleep(seconds)
-            passed = time.monotonic() - began
+            passed, worked = time.monotonic() - began, time.process_time() - worked
             if others.cores() > QUIET:
                 say(f"{others.cores():.2f} cores worked for others; once more, later")
                 continue
@@ -331,6 +331,7 @@ async def group(
             cell.moved.append(round(large / max(1, small + large), 4))
             cell.batches.append(round(through / ran, 3) if ran else 0.0)
             cell.others.append(round(others.cores(), 3))
+            cell.front.append(round(worked / passed, 4))
             told(cell)
     finally:
         await clients.close()

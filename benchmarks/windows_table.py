@@ -47,6 +47,7 @@ class Cell(msgspec.Struct, kw_only=True):
     ] = []  # share of small's candidates that were; None where not counted
     batches: list[float] = []  # mean size of large's batches
     others: list[float] = []  # cores that other work took meanwhile
+    front: list[float] = []  # cores that the front end and the clients took, which are one process
 
     @property
     def name(self) -> tuple[float, int, int, int]:
