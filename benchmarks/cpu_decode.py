@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from engines import export, install
+from engines.peers import cores, vllm_environment
 
 from tokenrouter.demo.fetch import fetch
 
@@ -129,7 +130,11 @@ def begin(name: str, files: Files) -> Engine | None:
     python = python_of(name)
     if python is None:
         return None
-    environment = os.environ | {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    environment = dict(os.environ)
+    if name == "vllm":
+        environment |= {"VLLM_CPU_KVCACHE_SPACE": "1"} | vllm_environment(
+            python, at=0, threads=cores()
+        )
     if name == "ours-torch":
         environment["TOKENROUTER_NATIVE"] = "0"
     kind = "ours" if name in OURS else name.removesuffix("-q4").replace(".", "_")

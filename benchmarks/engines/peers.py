@@ -11,6 +11,7 @@ have no such side.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -30,6 +31,7 @@ from engines.install import LLAMA, VLLM, python_of
 from tokenrouter.bench.http import BenchError, Http
 
 PEERS = ("llama.cpp", "vllm")
+POOL = 1 << 28  # bytes at least
 READY_S = 600.0  # vLLM compiles its model first
 LOCAL = "127.0.0.1"
 Body = dict[str, Any]
@@ -94,7 +96,7 @@ def served(
                 environment: dict[str, str] = {}
             else:
                 command = vllm_command(program, use, port, clients, context)
-                environment = vllm_environment(at, threads)
+                environment = vllm_environment(program, at, threads)
             process = Process(f"{peer} with {use}", command, environment, port)
             stack.callback(process.close)
             started.append(process)
@@ -117,31 +119,55 @@ def llama_command(
     ]
 
 
-def vllm_command(program: Path, use: str, port: int, clients: int, context: int) -> list[str]:
-    """Return how vLLM's server is started."""
+def vllm_command(python: Path, use: str, port: int, clients: int, context: int) -> list[str]:
+    """Return how vLLM's server is started: as a module, since its command asks for metadata that the CPU build has not."""
+    model = directory_of(use)
     return [
-        *(str(program.parent / "vllm"), "serve", str(directory_of(use))),
+        *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--host", LOCAL, "--port", str(port), "--dtype", "bfloat16"),
         *("--max-model-len", str(context), "--max-num-seqs", str(clients)),
-        *(
-            "--block-size",
-            "32",
-        ),  # the least; of 128, the default here, prefixes are known too rarely
-        *("--enable-prefix-caching", "--disable-log-stats", "--disable-uvicorn-access-log"),
+        # Of 32 tokens, the least its attention has; of 128, the default here, prefixes are known too rarely.
+        *("--block-size", "32", "--enable-prefix-caching"),
+        *("--kv-cache-memory-bytes", str(vllm_pool(model, clients, context))),
+        *("--disable-log-stats", "--disable-uvicorn-access-log"),
     ]
 
 
-def vllm_environment(at: int, threads: int) -> dict[str, str]:
-    """Return what vLLM reads of the environment: with one thread each, a core each."""
-    cores = sorted(os.sched_getaffinity(0))
-    own = cores[at * threads % len(cores) :][:threads]
-    return {
+def vllm_pool(model: Path, clients: int, context: int) -> int:
+    """Return the bytes for keys and values of twice the tokens that are served at a time: vLLM takes them all at once."""
+    shape = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    heads = shape["num_hidden_layers"] * shape["num_key_value_heads"]
+    token = 2 * 2 * heads * shape["head_dim"]
+    return max(POOL, 2 * clients * context * token)
+
+
+def vllm_environment(python: Path, at: int, threads: int) -> dict[str, str]:
+    """Return what vLLM reads of the environment: with one thread each, a core each; and the libraries that it wishes for.
+
+    Left alone it keeps one core back, of two too.
+    """
+    places = sorted(os.sched_getaffinity(0))
+    own = places[at * threads % len(places) :][:threads]
+    found = {
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, own)),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
+    return found | preloaded(python)
+
+
+def cores() -> int:
+    """Return how many cores there are for this."""
+    return len(os.sched_getaffinity(0))
+
+
+def preloaded(python: Path) -> dict[str, str]:
+    """Return how the libraries come into vLLM that its documentation wants loaded first, of those that are here."""
+    places = [python.parent.parent / "lib", Path("/usr/lib") / f"{os.uname().machine}-linux-gnu"]
+    names = ("libtcmalloc_minimal.so.4", "libiomp5.so")
+    found = [next((p / name for p in places if (p / name).exists()), None) for name in names]
+    return {"LD_PRELOAD": ":".join(str(each) for each in found if each is not None)}
 
 
 class Process:
