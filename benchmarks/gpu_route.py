@@ -78,10 +78,10 @@ def route(device: torch.device, small: str, large: str, rows: int, folder: Path)
         decided = [[d.rule, d.keep, -1 if d.target is None else d.target] for d in decisions]
         values = taken[0].values
         assert values is not None
-        told = [values.numbers(node).double() for node in router.layout.values]
+        told = [torch.from_numpy(values.numbers(node)) for node in router.layout.values]
         return (
             torch.tensor(decided, dtype=torch.float64, device=device),
-            torch.stack(told, 1).to(device),
+            torch.stack([column.double() for column in told], 1).to(device),
         )
 
     return Case(

@@ -30,7 +30,7 @@ from tokenrouter.runtime.messages import (
     Token,
     encode,
 )
-from tokenrouter.runtime.transport import FRONT_END, MOST_BYTES, endpoint
+from tokenrouter.runtime.transport import FRONT_END, MOST_BYTES, endpoint, framed
 
 LONG = Sampling(max_tokens=60, ignore_eos=True)
 
@@ -170,12 +170,14 @@ def test_what_is_no_message_is_thrown_away_with_a_line(client, loop, alone, tmp_
         bytes(MOST_BYTES + 1),
         key,
         key + pickled,
+        framed(key, [pickled]),
+        framed(key, [b""]),
         key + random.Random(1).randbytes(500),
-        key + msgspec.msgpack.encode({"type": "Admit"}),
-        key + encode(bad_admission()),
-        key + encode(Commits(model=5, epoch=1, tokens=[])),
-        key + encode(Commits(model=0, epoch=1, tokens=[token])),
-        key + encode(Refused(request=1, model=9, reason="x")),
+        framed(key, [msgspec.msgpack.encode({"type": "Admit"})]),
+        framed(key, [encode(bad_admission())]),
+        framed(key, [encode(Commits(model=5, epoch=1, tokens=[]))]),
+        framed(key, [encode(Commits(model=0, epoch=1, tokens=[token]))]),
+        framed(key, [encode(Refused(request=1, model=9, reason="x"))]),
     ]
 
     async def run():

@@ -1,7 +1,8 @@
-"""A program's nodes over the rows of a step: one tensor a node, only for the nodes that are needed.
+"""A program's nodes over the rows of a step: one array a node, only for the nodes that are needed.
 
 Shapes: B rows, V real vocabulary. Numbers are float64 [B], whatever the model's dtype, so that a signal and a threshold
-compare as they do on paper; conditions are bool [B]; texts are lists of str.
+compare as they do on paper; conditions are bool [B]; texts are lists of str. Signals are computed by torch where the logits are, all else
+by numpy, whose operations over a few rows cost a tenth of torch's.
 
 Windows are kept by request, as the last n values of a node at this model; evaluating the Window node appends to them.
 """
@@ -9,9 +10,12 @@ Windows are kept by request, as the last n values of a node at this model; evalu
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
+import numpy as np
 import tokenrouter_kernels as kernels
 import torch
+from numpy.typing import NDArray
 
 from tokenrouter.plan.structs import (
     AllOf,
@@ -36,7 +40,8 @@ from tokenrouter.runtime.row import Output, Row
 from tokenrouter.runtime.start import COMPARE, field
 from tokenrouter.runtime.vocabulary import Vocabulary
 
-Column = torch.Tensor | list[str]
+Numbers = NDArray[np.float64] | NDArray[np.bool_]
+Column = Numbers | list[str]
 Leaf = Signal | Const | ParamRef | VarRef | TokenIn | ClassIs | RequestField | HeadRef
 Head = Callable[[Output], torch.Tensor]  # a step's outputs -> prob [B]
 
@@ -52,10 +57,10 @@ class Values:
     def __contains__(self, node: int) -> bool:
         return node in self.columns
 
-    def numbers(self, node: int) -> torch.Tensor:
+    def numbers(self, node: int) -> Numbers:
         """Return a number or condition node: [B]."""
         column = self.columns[node]
-        assert isinstance(column, torch.Tensor), node
+        assert isinstance(column, np.ndarray), node
         return column
 
 
@@ -72,7 +77,7 @@ class Evaluator:
         self.heads = heads
         windows = [at for at, node in enumerate(self.nodes) if isinstance(node, Window)]
         self.window_slot = {node: slot for slot, node in enumerate(windows)}
-        self._tables: dict[int, torch.Tensor] = {}
+        self._tables: dict[int, NDArray[np.bool_]] = {}
 
     def evaluate(self, needed: list[int], rows: list[Row]) -> Values:
         """Return the needed nodes, given in dependency order, for rows of one output."""
@@ -89,11 +94,11 @@ class Evaluator:
             case Arith():
                 return _arith(node.sign, values.numbers(node.left), values.numbers(node.right))
             case AllOf():
-                return torch.stack([values.numbers(of) for of in node.of]).all(0)
+                return reduce(np.logical_and, [values.numbers(of) for of in node.of])
             case AnyOf():
-                return torch.stack([values.numbers(of) for of in node.of]).any(0)
+                return reduce(np.logical_or, [values.numbers(of) for of in node.of])
             case Not():
-                return ~values.numbers(node.of)
+                return np.logical_not(values.numbers(node.of))
             case Window():
                 return self._window(at, node, values.numbers(node.of), step)
             case _:
@@ -114,22 +119,22 @@ class Evaluator:
                 is_bool = isinstance(self.plan.vars[node.var].value, bool)
                 return step.column([s.sequence.state.vars[node.var] for s in step.rows], is_bool)
             case TokenIn() | ClassIs():
-                return self._table(at, node).to(step.tokens.device)[step.tokens]
+                return self._table(at, node)[step.tokens()]
             case RequestField():
                 return _fields(node, step)
             case HeadRef():
-                return step.pick(self.heads[node.head](step.output)).double().cpu()
+                return step.pick(self.heads[node.head](step.output))
 
-    def _compare(self, node: Compare, values: Values) -> torch.Tensor:
+    def _compare(self, node: Compare, values: Values) -> Numbers:
         left, right = values.columns[node.left], values.columns[node.right]
         compare = COMPARE[node.sign]
-        if isinstance(left, torch.Tensor):
-            result: torch.Tensor = compare(left, right)
+        if isinstance(left, np.ndarray):
+            result: NDArray[np.bool_] = compare(left, right)
             return result
         assert isinstance(right, list)
-        return torch.tensor([bool(compare(a, b)) for a, b in zip(left, right, strict=True)])
+        return np.array([bool(compare(a, b)) for a, b in zip(left, right, strict=True)])
 
-    def _table(self, at: int, node: TokenIn | ClassIs) -> torch.Tensor:
+    def _table(self, at: int, node: TokenIn | ClassIs) -> NDArray[np.bool_]:
         """Return a bool for every id of the vocabulary: [V]."""
         table = self._tables.get(at)
         if table is None:
@@ -137,10 +142,10 @@ class Evaluator:
                 hits = self.vocabulary.is_text(node.texts)
             else:
                 hits = self.vocabulary.is_class(node.name)
-            table = self._tables[at] = torch.tensor(hits)
+            table = self._tables[at] = np.array(hits, dtype=np.bool_)
         return table
 
-    def _window(self, at: int, node: Window, of: torch.Tensor, step: _Step) -> torch.Tensor:
+    def _window(self, at: int, node: Window, of: Numbers, step: _Step) -> Numbers:
         slot = self.window_slot[at]
         found = []
         for row, x in zip(step.rows, of.tolist(), strict=True):
@@ -159,7 +164,7 @@ class Evaluator:
         windows[slot] = [*windows[slot][-(n - 1) :], x] if n > 1 else [x]
         return windows[slot]
 
-    def _signal(self, node: Signal, step: _Step) -> torch.Tensor:
+    def _signal(self, node: Signal, step: _Step) -> Numbers:
         states = [row.sequence.state for row in step.rows]
         match node.name:
             case "position":
@@ -179,48 +184,48 @@ class Evaluator:
             case _:
                 return step.signal(node.name, tuple(node.args))
 
-    def _chance(self, step: _Step) -> torch.Tensor:
-        seeds = [row.sequence.sampling.seed for row in step.rows]
-        positions = [row.sequence.state.position for row in step.rows]
-        device = step.tokens.device
-        at = torch.tensor(positions, device=device)
-        return kernels.uniform(kernels.seeds(seeds, device), at, self.model, kernels.CHANCE)
+    def _chance(self, step: _Step) -> Numbers:
+        seeds = kernels.seeds([row.sequence.sampling.seed for row in step.rows])
+        at = torch.tensor([row.sequence.state.position for row in step.rows])
+        drawn: NDArray[np.float64] = kernels.uniform(seeds, at, self.model, kernels.CHANCE).numpy()
+        return drawn
 
 
 class _Step:
     """Some rows of one output."""
 
-    __slots__ = ("_at", "output", "rows", "tokens")
+    __slots__ = ("_at", "output", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
         output = rows[0].output
         assert output is not None and output.tokens is not None
         self.rows = rows
         self.output = output
-        device = output.tokens.device
         # None where the rows are all of the output's, in order.
-        self._at: torch.Tensor | None = None
-        if len(rows) < len(output.tokens):
-            self._at = torch.tensor([row.at for row in rows], device=device)
-        # Signals are computed where the logits are, rules where the requests' state is.
-        self.tokens = self.pick(output.tokens).cpu()
+        self._at = [row.at for row in rows] if len(rows) < len(output.tokens) else None
 
-    def pick(self, whole: torch.Tensor) -> torch.Tensor:
-        """Return these rows of a tensor over all of the output's."""
-        return whole if self._at is None else whole[self._at]
+    def tokens(self) -> NDArray[np.int64]:
+        """Return the candidates."""
+        assert self.output.tokens is not None
+        ids: NDArray[np.int64] = self.output.tokens.cpu().numpy()
+        return ids if self._at is None else ids[self._at]
 
-    def column(self, values: list[float] | list[int], is_bool: bool = False) -> torch.Tensor:
-        dtype = torch.bool if is_bool else torch.float64
-        return torch.tensor(values, dtype=dtype, device=self.tokens.device)
+    def pick(self, whole: torch.Tensor) -> Numbers:
+        """Return these rows of numbers over all of the output's."""
+        numbers: NDArray[np.float64] = whole.double().cpu().numpy()
+        return numbers if self._at is None else numbers[self._at]
+
+    def column(self, values: list[float] | list[int], is_bool: bool = False) -> Numbers:
+        return np.array(values, dtype=np.bool_ if is_bool else np.float64)
 
     def constant(self, value: Value) -> Column:
         if isinstance(value, str):
             return [value] * len(self.rows)
         return self.column([value] * len(self.rows), isinstance(value, bool))
 
-    def signal(self, name: str, args: tuple[int, ...]) -> torch.Tensor:
-        """Return a signal of the logits, in float64: [B]."""
-        return self.pick(self.output.figure((name, args))).double().cpu()
+    def signal(self, name: str, args: tuple[int, ...]) -> Numbers:
+        """Return a signal of the logits: [B]."""
+        return self.pick(self.output.figure((name, args)))
 
 
 def aggregate(kind: str, n: int, last: list[float]) -> float:
@@ -238,24 +243,25 @@ def aggregate(kind: str, n: int, last: list[float]) -> float:
             return running
 
 
-def _load(at: int, node: Signal, step: _Step) -> torch.Tensor:
+def _load(at: int, node: Signal, step: _Step) -> Numbers:
     """Return a load signal, and write down for each row what it read."""
     for row in step.rows:
         row.loads[at] = float(row.queues[node.args[0]]) if node.args else row.elapsed_ms
     return step.column([row.loads[at] for row in step.rows])
 
 
-def _arith(sign: str, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case _:
-            by_zero = right == 0
-            return torch.where(by_zero, 0.0, left / torch.where(by_zero, 1.0, right))
+def _arith(sign: str, left: Numbers, right: Numbers) -> Numbers:
+    with np.errstate(all="ignore"):  # infinities and what comes of them are numbers like others
+        match sign:
+            case "+":
+                return left + right
+            case "-":
+                return left - right
+            case "*":
+                return left * right
+            case _:
+                by_zero = right == 0
+                return np.where(by_zero, 0.0, left / np.where(by_zero, 1.0, right))
 
 
 def _fields(node: RequestField, step: _Step) -> Column:

@@ -65,6 +65,8 @@ class Masks:
             return
         found = ((each, self._follower(each)) for each in sequences)
         following = [(sequence, follower) for sequence, follower in found if follower is not None]
+        if not following:
+            return
         wait([follower.job for _, follower in following if follower.job], self._patience_ms / 1e3)
         for sequence, follower in following:
             sequence.barred = not follower.found

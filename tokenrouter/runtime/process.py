@@ -22,13 +22,20 @@ from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime import load
 from tokenrouter.runtime.checks import MessageCheck
+from tokenrouter.runtime.line import TABLE, Line
 from tokenrouter.runtime.logs import configure, since, told
-from tokenrouter.runtime.messages import Failed
+from tokenrouter.runtime.messages import Failed, Handoff
 from tokenrouter.runtime.placing import places
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.subserver import Subserver
-from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_subserver
-from tokenrouter.runtime.turns import Turns, turns
+from tokenrouter.runtime.transport import (
+    FRONT_END,
+    Message,
+    Sockets,
+    endpoint,
+    parse_for_subserver,
+)
+from tokenrouter.runtime.turns import turns
 
 log = logging.getLogger("tokenrouter")
 
@@ -50,12 +57,13 @@ def main(argv: list[str]) -> int:
     addresses = [FRONT_END, *range(len(boot.plan.models))]
     endpoints = {address: endpoint(directory, address) for address in addresses}
     sockets = Sockets(model, endpoints, bytes.fromhex(boot.key))
+    post = Post(sockets, boot.plan, model)
     begun = time.monotonic()
     try:
         settings = on_device(boot.settings, boot.plan, model, 0)
         runner = load.load_runner(boot.plan, model, settings, directory)
         subserver = load.subserver(
-            boot.plan, model, runner, sockets.send, now_ms, settings=settings, epoch=epoch
+            boot.plan, model, runner, post.send, now_ms, settings=settings, epoch=epoch
         )
         if subserver.masks is not None:
             subserver.masks.grammars.prepare()
@@ -69,11 +77,14 @@ def main(argv: list[str]) -> int:
     if runner.ranks is not None:
         runner.ranks.watch(end)
     log.info("loaded", extra=told(epoch=epoch, ms=since(begun)))
-    turn = None
+    post.subserver = subserver
     if settings.device == "cpu" and runner.ranks is None:
-        turn = turns(directory, settings.threads, len(boot.plan.models))
+        n_models = len(boot.plan.models)
+        turn = turns(directory, settings.threads, n_models)
+        if turn is not None:
+            post.line = Line(turn, directory / TABLE, n_models, model, post.take_in)
     subserver.announce()
-    serve(subserver, sockets, boot.parent, turn)
+    serve(subserver, post, boot.parent)
     if runner.ranks is not None:
         runner.ranks.close()
     log.info("ended", extra=told(epoch=epoch))
@@ -123,47 +134,84 @@ def now_ms() -> float:
     return time.monotonic() * 1000.0
 
 
-def serve(subserver: Subserver, sockets: Sockets, parent: int, turn: Turns | None = None) -> None:
+class Post:
+    """What one subserver sends and is sent; the line of models in turn, where there is one, hears of hand-offs."""
+
+    def __init__(self, sockets: Sockets, plan: Plan, model: int) -> None:
+        self.sockets = sockets
+        self.model = model
+        self.check = MessageCheck(plan)
+        self.subserver: Subserver | None = None
+        self.line: Line | None = None
+
+    def send(self, receiver: int, message: Message) -> None:
+        """Lay a message by until all that a step has to say is said."""
+        if self.line is not None and isinstance(message, Handoff):
+            self.line.sent(receiver)
+        self.sockets.keep(receiver, message)
+
+    def take_in(self, wait_ms: float = 0.0) -> None:
+        """Give the subserver what has arrived; where that is nothing, wait for something so long."""
+        assert self.subserver is not None
+        if wait_ms:
+            self.subserver.phases.at("wait")
+            self.sockets.wait(wait_ms)
+        self.subserver.phases.at("messages")
+        for data in self.sockets.receive():
+            message = parse_for_subserver(data, self.check, self.model)
+            if message is None:
+                continue
+            if self.line is not None and isinstance(message, Handoff):
+                self.line.took()
+            self.subserver.receive(message)
+        self.sockets.flush()
+
+    def step(self) -> bool:
+        """Let the subserver run a batch, in its turn, where one is due."""
+        if self.line is None or not self.due():
+            return self._step()
+        assert self.subserver is not None
+        turns = self.line.turns
+        self.subserver.phases.at("wait")
+        return self.line.run(lambda: self._step(turns.since), self.due)
+
+    def _step(self, since: float | None = None) -> bool:
+        """Let it run a batch; `since`: when the turn of another ended, where this one follows it."""
+        assert self.subserver is not None
+        passed = None if since is None else now_ms() - 1e3 * since
+        self.subserver.meter.passed_ms = passed
+        ran = self.subserver.step()
+        self.subserver.phases.at("messages")
+        self.sockets.flush()
+        return ran
+
+    def due(self) -> bool:
+        """Return whether a batch can be formed now, as far as one can tell without forming it."""
+        assert self.subserver is not None
+        scheduler, gate = self.subserver.scheduler, self.subserver.gate
+        if gate.peek(scheduler.gated(), self.subserver.now_ms()):
+            return True
+        return any(
+            s.unseen and not s.barred and (s.prefilling or not s.owned)
+            for s in scheduler.sequences.values()
+        )
+
+
+def serve(subserver: Subserver, post: Post, parent: int) -> None:
     """Take messages and run batches until drained or orphaned; waits only where there is nothing to do, and for its turn."""
-    check = MessageCheck(subserver.plan)
-
-    def receive() -> None:
-        subserver.phases.at("messages")
-        for data in sockets.receive():
-            message = parse_for_subserver(data, check, subserver.model)
-            if message is not None:
-                subserver.receive(message)
-
+    wait = 0.0
     while True:
-        receive()
-        if turn is None or not due(subserver):
-            ran = subserver.step()
-        else:
-            subserver.phases.at("wait")
-            with turn:
-                receive()  # who came meanwhile is part of the batch
-                ran = subserver.step()
-        if ran:
+        post.take_in(wait)
+        wait = 0.0
+        if post.step():
             continue
         if subserver.draining and subserver.is_empty:
             return
         if os.getppid() != parent:
             return
-        wait = subserver.wait_ms()
-        subserver.phases.at("wait")
+        opens = subserver.wait_ms()
         # A batch that is due and yet did not run lacks pages, which only a message can bring back.
-        sockets.wait(IDLE_MS if not wait else min(wait, IDLE_MS))
-
-
-def due(subserver: Subserver) -> bool:
-    """Return whether a batch can be formed now, as far as one can tell without forming it."""
-    scheduler = subserver.scheduler
-    if subserver.gate.peek(scheduler.gated(), subserver.now_ms()):
-        return True
-    return any(
-        s.unseen and not s.barred and (s.prefilling or not s.owned)
-        for s in scheduler.sequences.values()
-    )
+        wait = IDLE_MS if not opens else min(opens, IDLE_MS)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from tokenrouter.plan.nodes import closure
 from tokenrouter.plan.structs import (
@@ -94,7 +95,7 @@ class Router:
     def _tell(self, values: Values, rows: list[Row]) -> None:
         """Note the signals that were read, by readable text."""
         for node, text in self.told.items():
-            if node in values and isinstance(values.columns[node], torch.Tensor):
+            if node in values and isinstance(values.columns[node], np.ndarray):
                 for row, x in zip(rows, values.numbers(node).tolist(), strict=True):
                     if row.sequence.traced:
                         row.signals[text] = float(x)
@@ -123,23 +124,24 @@ class Router:
         """Return the first rule that holds, by row."""
         if len(self.rules) == 1 and not isinstance(self.rules[0].go, Borrow):
             return [0] * n
-        holds = [self._holds(rule, values, at, n) for rule in self.rules]
         # Where even `otherwise` is passed over, a borrow of nothing, none of the rules fires.
-        holds.append(torch.ones(n, dtype=torch.bool))
-        # argmax over ints gives the first of equals
-        return [int(x) for x in torch.stack(holds).int().argmax(0).tolist()]
+        fired = np.full(n, len(self.rules))
+        for index in reversed(range(len(self.rules))):
+            fired[self._holds(self.rules[index], values, at, n)] = index
+        found: list[int] = fired.tolist()
+        return found
 
-    def _holds(self, rule: Rule, values: Values, at: list[int], n: int) -> torch.Tensor:
+    def _holds(self, rule: Rule, values: Values, at: list[int], n: int) -> NDArray[np.bool_]:
         needed = [] if rule.when is None else [rule.when]
         if isinstance(rule.go, Borrow):
             needed.append(rule.go.most)
         if any(node not in values for node in needed):
-            return torch.zeros(n, dtype=torch.bool)
-        held = torch.ones(n, dtype=torch.bool)
+            return np.zeros(n, dtype=np.bool_)
+        held = np.ones(n, dtype=np.bool_)
         if rule.when is not None:
-            held = values.numbers(rule.when)[at]
+            held = np.logical_and(held, values.numbers(rule.when)[at])
         if isinstance(rule.go, Borrow):
-            held = held & (values.numbers(rule.go.most)[at] >= 1)
+            held = np.logical_and(held, values.numbers(rule.go.most)[at] >= 1)
         return held
 
     def _numbers(self, values: Values, fired: set[int], at: list[int]) -> dict[int, list[float]]:

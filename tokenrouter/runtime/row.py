@@ -62,7 +62,8 @@ class Output:
         columns = [key for key in keys if key[0] == "column"]
         others = [key for key in keys if key[0] != "column"]
         self.figures |= kernels.signals(others, self.logits, self.tokens)
-        self.figures |= kernels.signals(columns, self.raw, self.tokens)
+        if columns:
+            self.figures |= kernels.signals(columns, self.raw, self.tokens)
 
 
 class Row:

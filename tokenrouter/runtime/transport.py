@@ -2,7 +2,8 @@
 
 Both carry the same bytes, and both keep the order between one sender and one receiver and promise nothing else. What
 arrives is a message that fits the plan, or thrown away with one line in the log; nothing is ever unpickled. A frame between
-processes begins with a key that only the processes of one front end know.
+processes begins with a key that only the processes of one front end know; messages follow, each behind its length, since
+what a step has to say to one receiver travels together.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,7 +36,9 @@ Channel = tuple[int, int]  # (sender, receiver)
 M = TypeVar("M")
 
 
-MOST_BYTES = 64 << 20  # of one message; a prompt as long as any context is far below
+MOST_BYTES = 64 << 20  # of one frame; a prompt as long as any context is far below
+FULL_BYTES = 1 << 20  # of messages that wait for others to go with
+LENGTH = 4  # bytes of a message's length
 NO_MESSAGE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -105,6 +108,33 @@ def endpoint(directory: Path, address: int) -> str:
     return f"ipc://{directory}/{name}"
 
 
+def framed(key: bytes, messages: Iterable[bytes]) -> bytes:
+    """Return messages to one receiver as they travel together."""
+    return key + b"".join([len(data).to_bytes(LENGTH) + data for data in messages])
+
+
+def parted(frame: bytes, key: bytes) -> list[bytes]:
+    """Return the messages of a frame, in order; none, and a line in the log, where it is none of ours."""
+    if len(frame) > MOST_BYTES:
+        _thrown_away(frame, f"more than {MOST_BYTES} bytes")
+        return []
+    if not hmac.compare_digest(frame[: len(key)], key):
+        _thrown_away(frame, "it does not begin with the key")
+        return []
+    messages: list[bytes] = []
+    at = len(key)
+    while at < len(frame):
+        begin = at + LENGTH
+        at = begin + int.from_bytes(frame[at:begin])
+        messages.append(frame[begin:at])
+    if at > len(frame):
+        _thrown_away(frame, "it ends within a message")
+        messages.pop()
+    elif not messages:
+        _thrown_away(frame, "there is none behind the key")
+    return messages
+
+
 class Sockets:
     """ZeroMQ transport of one process: one socket that listens, one for each address that it talks to.
 
@@ -122,9 +152,32 @@ class Sockets:
         self.inbox.setsockopt(zmq.MAXMSGSIZE, 4 * MOST_BYTES)  # beyond it ZeroMQ hangs up, unread
         self.inbox.bind(endpoints[address])
         self._outboxes: dict[int, zmq.Socket[bytes]] = {}
+        self._kept: dict[int, list[bytes]] = {}  # by receiver
+        self._n_kept = 0  # bytes
 
     def send(self, receiver: int, message: Message) -> None:
-        """Hand a message over for sending."""
+        """Hand a message over for sending, now."""
+        self.keep(receiver, message)
+        self.flush()
+
+    def keep(self, receiver: int, message: Message) -> None:
+        """Lay a message by for the next flush."""
+        data = encode(message)
+        self._kept.setdefault(receiver, []).append(data)
+        self._n_kept += len(data)
+        if self._n_kept > FULL_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what was laid by, a frame for each receiver; models wait for it more than the front end does."""
+        if not self._kept:
+            return
+        for receiver in sorted(self._kept, reverse=True):
+            self._outbox(receiver).send(framed(self.key, self._kept[receiver]), zmq.NOBLOCK)
+        self._kept.clear()
+        self._n_kept = 0
+
+    def _outbox(self, receiver: int) -> zmq.Socket[bytes]:
         outbox = self._outboxes.get(receiver)
         if outbox is None:
             outbox = self.context.socket(zmq.PUSH)
@@ -132,23 +185,17 @@ class Sockets:
             outbox.setsockopt(zmq.LINGER, 1000)
             outbox.connect(self.endpoints[receiver])
             self._outboxes[receiver] = outbox
-        outbox.send(self.key + encode(message), zmq.NOBLOCK)
+        return outbox
 
     def receive(self) -> list[bytes]:
         """Return what has arrived from those who know the key, without waiting."""
         found: list[bytes] = []
         while True:
             try:
-                data = self.inbox.recv(zmq.NOBLOCK)
+                frame = self.inbox.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return found
-            n = len(self.key)
-            if len(data) > MOST_BYTES:
-                _thrown_away(data, f"more than {MOST_BYTES} bytes")
-            elif not hmac.compare_digest(data[:n], self.key):
-                _thrown_away(data, "it does not begin with the key")
-            else:
-                found.append(data[n:])
+            found += parted(frame, self.key)
 
     def fileno(self) -> int:
         """Return the descriptor that can be read when something arrives; then `receive` until there is nothing."""

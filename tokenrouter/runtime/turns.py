@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +18,7 @@ from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.settings import Settings
 
 FILE = "turn"
+STAMP = struct.Struct("=qd")  # who stepped last, and when that ended
 
 
 def cores() -> int:
@@ -53,6 +56,10 @@ class Turns:
     Whoever waits for it holds another one meanwhile, so that a process that has just given it up cannot take it again before.
     """
 
+    since: float | None = (
+        None  # s on a clock that all processes share: from when on this turn followed another's, if it did
+    )
+
     def __init__(self, path: Path) -> None:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
@@ -60,9 +67,23 @@ class Turns:
 
     def __enter__(self) -> None:
         """Wait for one's turn."""
+        stood = time.monotonic()
         fcntl.flock(self._next, fcntl.LOCK_EX)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         fcntl.flock(self._next, fcntl.LOCK_UN)
+        stamp = os.pread(self._file, STAMP.size, 0)
+        holder, ended = STAMP.unpack(stamp) if stamp else (os.getpid(), 0.0)
+        self.since = None if holder == os.getpid() else max(ended, stood)
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody waits for this turn to end."""
+        try:
+            fcntl.flock(self._next, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        fcntl.flock(self._next, fcntl.LOCK_UN)
+        return True
 
     def __exit__(
         self,
@@ -71,4 +92,5 @@ class Turns:
         trace: TracebackType | None,
     ) -> None:
         """Let another one step."""
+        os.pwrite(self._file, STAMP.pack(os.getpid(), time.monotonic()), 0)
         fcntl.flock(self._file, fcntl.LOCK_UN)

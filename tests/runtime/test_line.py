@@ -1,0 +1,189 @@
+"""The line of models in turn: who steps next, and with which hand-offs."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.runtime.test_turns import TAKER, until, waits
+from tokenrouter.runtime.line import Line
+from tokenrouter.runtime.turns import FILE, Turns
+
+TABLE = "table"
+
+
+class Model:
+    """One model's end of the line; what is on its way to it arrives when it waits."""
+
+    def __init__(self, directory, model, n_models=2):
+        self.inbox = 0  # hand-offs that have arrived
+        self.on_its_way = 0
+        self.waited = 0  # times
+        self.steps = []  # hand-offs that were there, by step
+        self.again = 0  # steps that are due after the next one
+        self.here = 0
+        self.line = Line(Turns(directory / FILE), directory / TABLE, n_models, model, self.take_in)
+
+    def take_in(self, wait_ms):
+        if wait_ms:
+            self.waited += 1
+            self.arrive()
+        for _ in range(self.inbox):
+            self.line.took()
+        self.here += self.inbox
+        self.inbox = 0
+
+    def arrive(self):
+        self.inbox += self.on_its_way
+        self.on_its_way = 0
+
+    def step(self):
+        self.steps.append(self.here)
+        return True
+
+    def due(self):
+        self.again -= 1
+        return self.again >= 0
+
+    def run(self):
+        return self.line.run(self.step, self.due)
+
+    def send(self, receiver, n=1, *, lost=False):
+        """Hand requests over in a step of one's own."""
+
+        def step():
+            for _ in range(n):
+                self.line.sent(receiver.line.model)
+            if not lost:
+                receiver.on_its_way += n
+            return True
+
+        self.line.run(step, lambda: False)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return Model(tmp_path, 0), Model(tmp_path, 1)
+
+
+def test_a_model_waits_at_its_turn_for_hand_offs_of_the_steps_that_have_ended(pair):
+    small, large = pair
+
+    small.send(large, 3)
+    large.run()
+
+    assert large.steps == [3]
+    assert large.waited == 1
+
+
+def test_a_model_to_which_nothing_is_on_its_way_does_not_wait(pair):
+    small, large = pair
+    small.send(large)
+    large.arrive()
+
+    large.run()
+    small.run()
+
+    assert (large.steps, large.waited, small.waited) == ([1], 0, 0)
+
+
+def test_a_hand_off_that_died_with_its_sender_is_waited_for_once(pair):
+    small, large = pair
+    small.send(large, lost=True)
+
+    large.run()
+    waited = large.waited
+    large.run()
+    small.send(large)
+    large.run()
+
+    assert waited >= 1
+    assert large.steps == [0, 0, 1]
+    assert large.waited == waited + 1
+
+
+def test_a_model_that_was_started_again_waits_for_what_is_sent_from_then_on(pair, tmp_path):
+    small, large = pair
+    small.send(large, 2)
+    again = Model(tmp_path, 1)
+    again.on_its_way = large.on_its_way  # sent to the one before
+    again.arrive()
+    again.run()
+
+    small.send(again)
+    again.run()
+
+    assert again.steps == [2, 3]
+    assert again.waited == 1
+
+
+def test_what_arrives_while_a_model_stands_in_line_is_part_of_its_batch(pair, tmp_path):
+    small, large = pair
+
+    with ThreadPoolExecutor(1) as other:
+        with Turns(tmp_path / FILE):
+            stepped = other.submit(large.run)
+            until(lambda: waits(os.getpid()))
+            small.line.sent(1)
+            large.inbox += 1
+            assert not large.steps
+        assert stepped.result(60)
+
+    assert large.steps == [1]
+    assert large.waited == 0
+
+
+def test_a_model_that_is_due_again_goes_on_where_nobody_waits(pair):
+    small, _ = pair
+    small.again = 2
+
+    assert small.run()
+
+    assert len(small.steps) == 3
+    assert small.line.turns.since is None
+
+
+def test_whoever_waits_comes_before_a_model_that_is_due_again(tmp_path):
+    small = Model(tmp_path, 0)
+    small.again = 10
+    takers = []
+
+    def step():
+        if not takers:
+            command = [sys.executable, "-c", TAKER, str(tmp_path / FILE)]
+            takers.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+            until(lambda: waits(takers[0].pid))
+        return small.step()
+
+    assert small.line.run(step, small.due)
+
+    assert len(small.steps) == 1
+    assert takers[0].communicate(timeout=60)[0] == b"held\nheld\n"
+
+
+def test_a_turn_tells_since_when_it_follows_that_of_another_process(tmp_path):
+    turn = Turns(tmp_path / FILE)
+    with turn:
+        first = turn.since
+    with turn:
+        second = turn.since
+    command = [sys.executable, "-c", TAKER, str(tmp_path / FILE)]
+    subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    with turn:
+        after = turn.since
+    with turn:
+        again = turn.since
+
+    assert (first, second, again) == (None, None, None)
+    assert after is not None
+
+
+def test_a_step_that_did_not_run_ends_the_turn(pair):
+    small, _ = pair
+    small.again = 10
+
+    assert not small.line.run(lambda: False, small.due)
+
+    assert small.again == 10
