@@ -20,11 +20,13 @@ from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.gatekeeper import Gatekeeper
-from tokenrouter.runtime.messages import Active, Flush, RouteState, Sampling
+from tokenrouter.runtime.messages import Active, Flush, Gated, Handoff, RouteState, Sampling
 from tokenrouter.runtime.meter import Meter
 from tokenrouter.runtime.sequence import Sequence
 from tokenrouter.runtime.settings import Boot, Settings
-from tokenrouter.runtime.stepping import Timed
+from tokenrouter.runtime.stepping import InLine
+from tokenrouter.runtime.timing import Listener
+from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint
 from tokenrouter.runtime.turns import FILE, Turns, in_turn, share_of_cores, turns
 
 
@@ -221,29 +223,31 @@ def test_models_whose_steps_are_timed_beside_each_other_take_turns_too(plan, tmp
     stepping.communicate()
 
 
-STEPPER = """
-import sys, time
-from pathlib import Path
-from tokenrouter.runtime.stepping import Timed
-with Timed(Path(sys.argv[1])):
-    sys.stdin.read()
-    print(time.monotonic(), flush=True)
-print(time.monotonic(), flush=True)
-"""
+def test_who_is_timed_takes_in_its_turn_what_the_step_before_had_to_say(tmp_path):
+    first, second = (InLine(tmp_path, 2, model, b"key") for model in (0, 1))
+    state = RouteState(owner=1, counts=[0])
+    for n in (1, 3):
+        with first:
+            for at in range(n):
+                handoff = Handoff(
+                    request=at, epoch=1, start=0, tokens=[1], seen=[1, 0], state=state
+                )
+                first.send(1, handoff)
+        with second:
+            assert second.sockets.receive() == []  # all of them are here already
+    first.sockets.close()
+    second.sockets.close()
 
 
-def test_a_timed_turn_tells_when_that_of_another_ended_which_came_right_before(tmp_path):
-    turn = Timed(tmp_path / FILE)
-    with turn:
-        assert turn.since is None
-        command = [sys.executable, "-c", STEPPER, str(tmp_path / FILE)]
-        other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        until(lambda: waits(other.pid))
-    other.stdin.close()
-    with turn:
-        begun, ended = map(float, other.stdout.read().split())
-        assert begun <= turn.since <= ended
-    other.stdout.close()
-    other.wait()
-    with turn:
-        assert turn.since is None  # one's own was the last
+def test_what_models_say_while_they_are_timed_is_read_and_checked(plan, tmp_path, caplog):
+    listener = Listener(plan, tmp_path, b"key")
+    sockets = Sockets(0, {at: endpoint(tmp_path, at) for at in (FRONT_END, 0)}, b"key")
+    sockets.send(FRONT_END, Gated(model=0, epoch=1, waiting=3))
+    sockets.send(FRONT_END, Gated(model=7, epoch=1, waiting=3))
+    until(lambda: caplog.records)
+
+    listener.close()
+
+    [record] = caplog.records
+    assert "Gated" in record.getMessage()
+    sockets.close()

@@ -13,13 +13,12 @@ What is on its way is read off a table of one number a model, in memory that the
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenrouter.runtime.turns import Turns
+from tokenrouter.runtime.turns import Turns, shared_memory
 
 TABLE = "sent"
 PATIENCE_MS = 5.0
@@ -39,9 +38,8 @@ class Line:
         self.take_in = take_in
         size = 8 * n_models
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        os.posix_fallocate(file, 0, size)
         # By model: hand-offs that it was sent since the start. Whoever holds the turn writes.
-        self._sent = memoryview(mmap.mmap(file, size)).cast("q")
+        self._sent = memoryview(shared_memory(file, size)).cast("q")
         os.close(file)
         self._taken = self._sent[model]  # of those to this model: they are here, or never will be
 
@@ -53,18 +51,37 @@ class Line:
         """Note that a hand-off is here."""
         self._taken += 1
 
-    def run(self, step: Callable[[], bool], due: Callable[[], bool]) -> bool:
-        """Take one's turn for a step that is due, and go on while one is and nobody waits; returns what the last step did."""
-        with self.turns:
-            self._complete()
-            while (ran := step()) and self.turns.alone:
-                self.take_in(0.0)
-                if not due():
-                    break
-                self.turns.since = None
-            return ran
+    def run(
+        self, step: Callable[[], bool], due: Callable[[], bool], leave: Callable[[], None]
+    ) -> None:
+        """Take turns as long as a step is due; `leave` comes last in each: it sends what there is to say.
 
-    def _complete(self) -> None:
+        A step that finds nothing due says so, and returns False. All of that is done within the turn, since on the cores that
+        another model steps on it takes longer, and keeps that model waiting.
+        """
+        again = True
+        while again:
+            with self.turns:
+                self.complete()
+                again = self._step(step, due, leave)
+                while again and self.turns.alone:
+                    self.take_in(0.0)
+                    again = self._step(step, due, leave)
+
+    def _step(
+        self, step: Callable[[], bool], due: Callable[[], bool], leave: Callable[[], None]
+    ) -> bool:
+        """Return whether one is due after a step that ran; where none is, another has looked and said so."""
+        ran = True
+        while ran:
+            ran = step()
+            self.turns.since = None
+            if ran and due():
+                break
+        leave()
+        return ran
+
+    def complete(self) -> None:
         """Take in all hand-offs of the steps that have ended."""
         end = time.monotonic() + PATIENCE_MS / 1e3
         self.take_in(0.0)

@@ -2,7 +2,7 @@
 
 Every request that leaves comes back at once with as many tokens as its peers would have written. What is timed is a whole
 step of the subserver: the hand-offs that it takes before, the model, sampling, signals, rules, and the messages that it sends.
-Of messages all is timed but the sockets.
+Of messages all is timed but the sockets; where models step in turn, these too.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ from tokenrouter.runtime.messages import (
     Admit,
     Handoff,
     Sampling,
-    ToFrontEnd,
-    ToSubserver,
     encode,
 )
 from tokenrouter.runtime.row import Runner
 from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.state import initial, limits
-from tokenrouter.runtime.transport import parse_for_subserver
+from tokenrouter.runtime.transport import Message, parse_for_subserver
 
 ROOM = 64  # tokens, at least, that a request may write before its batch is made anew
 RETURNS = 4  # likewise
@@ -43,7 +41,12 @@ STRATA = 8  # of the numbers of tokens with which requests come back
 class Turn(Protocol):
     """What lets one model step at a time."""
 
-    since: float | None  # when a step of another ended that came right before, s
+    @property
+    def since(self) -> float | None:
+        """When a step of another ended that came right before, s."""
+
+    def send(self, receiver: int, message: Message) -> None:
+        """Do with a message of a step what the server does, but for its arrival."""
 
     def __enter__(self) -> None:
         """Wait for one's turn."""
@@ -61,7 +64,11 @@ class Turn(Protocol):
 class Alone(nullcontext[None]):
     """The turn of a model that steps whenever it likes."""
 
-    since: float | None = None
+    since = None
+
+    def send(self, receiver: int, message: Message) -> None:
+        """Make bytes of a message."""
+        encode(message)
 
 
 class Stepper:
@@ -92,8 +99,8 @@ class Stepper:
         self._deck: list[int] = []
         self._written_out = False  # whether a request is near the most that it may write
 
-    def _send(self, to: int, message: ToSubserver | ToFrontEnd) -> None:
-        encode(message)
+    def _send(self, to: int, message: Message) -> None:
+        self.turn.send(to, message)
         if isinstance(message, Handoff):
             self.left.append(message)
 
@@ -135,7 +142,8 @@ class Stepper:
             self.subserver.receive(self._admit(self.last))
         # Those that leave meanwhile come back when all are there.
         while any(s.owned and s.cached < s.n_prompt for s in scheduler.sequences.values()):
-            self.subserver.step()
+            with self.turn:
+                self.subserver.step()
         self._return()
 
     def _admit(self, request: int) -> Admit:

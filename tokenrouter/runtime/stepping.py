@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import select
-import struct
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -20,10 +18,12 @@ import msgspec
 import torch
 
 from tokenrouter.errors import TokenRouterError
-from tokenrouter.runtime.messages import Sampling
+from tokenrouter.runtime.line import TABLE, Line
+from tokenrouter.runtime.messages import Handoff, Sampling
 from tokenrouter.runtime.process import follow, on_device
 from tokenrouter.runtime.settings import Boot
 from tokenrouter.runtime.stepper import Stepper
+from tokenrouter.runtime.transport import FRONT_END, Message, Sockets, endpoint
 from tokenrouter.runtime.turns import FILE, Turns, in_turn
 
 
@@ -52,24 +52,36 @@ decode = msgspec.json.Decoder(Order).decode
 WARM = 2  # steps that are not timed
 LEAST = 4  # that are
 VAIN = 16  # steps for each that is to be timed, where others do not come between
-STAMP = struct.Struct("=qd")  # who stepped last, and when that ended
 
 
-class Timed(Turns):
-    """Turns that tell when a step of another ended which came right before one's own."""
+class InLine:
+    """A model's place in line while it is timed, as it is in the server: what a step has to say leaves at its end, and the next in turn waits for it.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-        self._ended = os.open(path.with_suffix(".ended"), flags, 0o600)
-        self.since: float | None = None  # s, on a clock that all processes share
+    Hand-offs of others are thrown away: requests come back to a timed model at once, made up.
+    """
+
+    def __init__(self, directory: Path, n_models: int, model: int, key: bytes) -> None:
+        addresses = [FRONT_END, *range(n_models)]
+        endpoints = {address: endpoint(directory, address) for address in addresses}
+        self.sockets = Sockets(model, endpoints, key)
+        self.turns = Turns(directory / FILE)
+        self.line = Line(self.turns, directory / TABLE, n_models, model, self._throw_away)
+
+    @property
+    def since(self) -> float | None:
+        """When the turn of another ended that came right before, s."""
+        return self.turns.since
+
+    def send(self, receiver: int, message: Message) -> None:
+        """Lay a message by until the turn ends."""
+        if isinstance(message, Handoff):
+            self.line.sent(receiver)
+        self.sockets.keep(receiver, message)
 
     def __enter__(self) -> None:
-        """Wait for one's turn."""
-        super().__enter__()
-        stamp = os.pread(self._ended, STAMP.size, 0)
-        holder, ended = STAMP.unpack(stamp) if stamp else (os.getpid(), 0.0)
-        self.since = None if holder == os.getpid() else ended
+        """Wait for one's turn, and for what has been handed over."""
+        self.turns.__enter__()
+        self.line.complete()
 
     def __exit__(
         self,
@@ -77,9 +89,15 @@ class Timed(Turns):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let another one step, and tell it when this one ended."""
-        os.pwrite(self._ended, STAMP.pack(os.getpid(), time.monotonic()), 0)
-        super().__exit__(kind, error, trace)
+        """Say what there is to say, and let another one step."""
+        self.sockets.flush()
+        self.turns.__exit__(kind, error, trace)
+
+    def _throw_away(self, wait_ms: float) -> None:
+        if wait_ms:
+            self.sockets.wait(wait_ms)
+        for _ in self.sockets.receive():
+            self.line.took()
 
 
 def main(argv: list[str]) -> int:
@@ -94,7 +112,8 @@ def main(argv: list[str]) -> int:
         settings = on_device(boot.settings, boot.plan, model, 0)
         stepper = Stepper(boot.plan, model, settings)
         if in_turn(boot.plan, settings):
-            stepper.turn = Timed(Path(argv[0]).parent / FILE)
+            directory, n = Path(argv[0]).parent, len(boot.plan.models)
+            stepper.turn = InLine(directory, n, model, bytes.fromhex(boot.key))
     except TokenRouterError as error:
         tell(Answer(error=str(error)))
         return 1

@@ -9,10 +9,12 @@ another's, of any other where there are several, since all are in line.
 from __future__ import annotations
 
 import os
+import secrets
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,10 +24,12 @@ import msgspec
 from tokenrouter.models import ModelError
 from tokenrouter.plan.structs import Plan
 from tokenrouter.profile.structs import Figure, ModelTimes, ReadTime, Slowed, StepTime
+from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.scheduler import RETURN
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import Answer, Order
+from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
 from tokenrouter.runtime.turns import in_turn
 
 CONTEXTS = (64, 512)  # tokens that a request has read
@@ -35,6 +39,7 @@ MOST_UNREAD = (
     RETURN - 4
 )  # tokens with which a request comes back; longer absences are timed as this long
 
+LISTEN_MS = 200.0  # between two looks at whether it is over
 FAR = 3.0  # quartile distances above the upper one: a step that something else interrupted
 BUSY_BATCH = 8  # of the models that are kept busy, and at which pairs are measured
 
@@ -104,6 +109,29 @@ class Worker:
         self.process.communicate()
 
 
+class Listener:
+    """Takes what models in turn have to say, as a front end does: it reads and checks each message while a model steps."""
+
+    def __init__(self, plan: Plan, directory: Path, key: bytes) -> None:
+        self._check = MessageCheck(plan)
+        self._sockets = Sockets(FRONT_END, {FRONT_END: endpoint(directory, FRONT_END)}, key)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="listener")
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            self._sockets.wait(LISTEN_MS)
+            for data in self._sockets.receive():
+                parse_for_front_end(data, self._check)
+        self._sockets.close()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._ended.set()
+        self._thread.join()
+
+
 def step_times(
     plan: Plan,
     settings: Settings,
@@ -118,10 +146,11 @@ def step_times(
     in the same step.
     """
     with tempfile.TemporaryDirectory(prefix="trc-") as directory:
-        boot = Path(directory) / "boot.json"
-        boot.write_bytes(
-            msgspec.json.encode(Boot(plan=plan, settings=settings, parent=os.getpid()))
-        )
+        boot, key = Path(directory) / "boot.json", secrets.token_bytes(16)
+        told = Boot(plan=plan, settings=settings, parent=os.getpid(), key=key.hex())
+        boot.write_bytes(msgspec.json.encode(told))
+        turns = in_turn(plan, settings)
+        listener = Listener(plan, Path(directory), key) if turns else None
         workers: list[Worker] = []
         try:
             for at, model in enumerate(plan.models):
@@ -131,11 +160,12 @@ def step_times(
             for worker in workers:
                 say(f"loading {worker.name}")
                 worker.dtype = worker.answer().dtype
-            turns = in_turn(plan, settings)
             return [_model(plan, workers, at, effort, say, turns) for at in range(len(workers))]
         finally:
             for worker in workers:
                 worker.close()
+            if listener is not None:
+                listener.close()
 
 
 def _model(
