@@ -1,6 +1,7 @@
 """The line of models in turn: who steps next, and with which hand-offs."""
 
 import os
+import select
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,9 @@ class Model:
         self.steps = []  # hand-offs that were there, by step
         self.again = 0  # steps that are due after the next one
         self.here = 0
+        self.is_due = True
+        self.looked = 0  # steps that found nothing due
+        self.left = []  # steps so far, by time that there was something to send
         self.line = Line(Turns(directory / FILE), directory / TABLE, n_models, model, self.take_in)
 
     def take_in(self, wait_ms):
@@ -40,27 +44,40 @@ class Model:
         self.on_its_way = 0
 
     def step(self):
+        """Run where something is due; all but the first step of a turn were asked for by `due`."""
+        if not self.is_due:
+            self.looked += 1
+            self.is_due = True  # when it stands in line again
+            return False
         self.steps.append(self.here)
         return True
 
     def due(self):
         self.again -= 1
-        return self.again >= 0
+        self.is_due = self.again >= 0
+        return self.is_due
+
+    def leave(self):
+        self.left.append(len(self.steps))
 
     def run(self):
-        return self.line.run(self.step, self.due)
+        self.line.run(self.step, self.due, self.leave)
 
     def send(self, receiver, n=1, *, lost=False):
         """Hand requests over in a step of one's own."""
 
         def step():
+            if self.looked:
+                return False
+            self.looked = 1
             for _ in range(n):
                 self.line.sent(receiver.line.model)
             if not lost:
                 receiver.on_its_way += n
             return True
 
-        self.line.run(step, lambda: False)
+        self.looked = 0
+        self.line.run(step, lambda: False, self.leave)
 
 
 @pytest.fixture
@@ -129,7 +146,7 @@ def test_what_arrives_while_a_model_stands_in_line_is_part_of_its_batch(pair, tm
             small.line.sent(1)
             large.inbox += 1
             assert not large.steps
-        assert stepped.result(60)
+        stepped.result(60)
 
     assert large.steps == [1]
     assert large.waited == 0
@@ -139,28 +156,50 @@ def test_a_model_that_is_due_again_goes_on_where_nobody_waits(pair):
     small, _ = pair
     small.again = 2
 
-    assert small.run()
+    small.run()
 
     assert len(small.steps) == 3
+    assert small.left == [1, 2, 3]  # what a step has to say does not wait for the next
     assert small.line.turns.since is None
 
 
 def test_whoever_waits_comes_before_a_model_that_is_due_again(tmp_path):
     small = Model(tmp_path, 0)
-    small.again = 10
-    takers = []
+    small.again = 2
+    takers, heard = [], []
 
     def step():
         if not takers:
             command = [sys.executable, "-c", TAKER, str(tmp_path / FILE)]
             takers.append(subprocess.Popen(command, stdout=subprocess.PIPE))
             until(lambda: waits(takers[0].pid))
+        elif len(small.steps) == 1:
+            heard.append(select.select([takers[0].stdout], [], [], 0)[0])
         return small.step()
 
-    assert small.line.run(step, small.due)
+    small.line.run(step, small.due, small.leave)
 
-    assert len(small.steps) == 1
+    assert len(small.steps) == 3
+    assert heard[0], "it was overtaken"
     assert takers[0].communicate(timeout=60)[0] == b"held\nheld\n"
+
+
+def test_a_model_looks_once_more_before_it_leaves_and_says_that_nothing_is_due(pair):
+    small, _ = pair
+
+    small.run()
+
+    assert (small.steps, small.looked, small.left) == ([0], 1, [1])
+
+
+def test_a_look_that_finds_something_due_after_all_steps_in_the_same_turn(pair):
+    small, _ = pair
+    ran = [True, True, False]  # the second though nothing seemed due: time has passed
+
+    small.line.run(lambda: ran.pop(0), lambda: False, small.leave)
+
+    assert not ran
+    assert len(small.left) == 1
 
 
 def test_a_turn_tells_since_when_it_follows_that_of_another_process(tmp_path):
@@ -184,6 +223,7 @@ def test_a_step_that_did_not_run_ends_the_turn(pair):
     small, _ = pair
     small.again = 10
 
-    assert not small.line.run(lambda: False, small.due)
+    small.line.run(lambda: False, small.due, small.leave)
 
     assert small.again == 10
+    assert len(small.left) == 1

@@ -167,23 +167,29 @@ class Post:
         self.sockets.flush()
 
     def step(self) -> bool:
-        """Let the subserver run a batch, in its turn, where one is due."""
-        if self.line is None or not self.due():
-            return self._step()
+        """Let the subserver run a batch, in turn as many as are due; returns whether another may be due now."""
         assert self.subserver is not None
-        turns = self.line.turns
-        self.subserver.phases.at("wait")
-        return self.line.run(lambda: self._step(turns.since), self.due)
-
-    def _step(self, since: float | None = None) -> bool:
-        """Let it run a batch; `since`: when the turn of another ended, where this one follows it."""
-        assert self.subserver is not None
-        passed = None if since is None else now_ms() - 1e3 * since
-        self.subserver.meter.passed_ms = passed
+        if self.line is not None and self.due():
+            self.subserver.phases.at("wait")
+            self.line.run(self._in_turn, self.due, self._leave)
+            return False
+        self.subserver.meter.passed_ms = None
         ran = self.subserver.step()
+        self._leave()
+        return ran
+
+    def _in_turn(self) -> bool:
+        assert self.subserver is not None and self.line is not None
+        since = self.line.turns.since
+        self.subserver.meter.passed_ms = None if since is None else now_ms() - 1e3 * since
+        return self.subserver.step()
+
+    def _leave(self) -> None:
+        """Send what there is to say."""
+        assert self.subserver is not None
         self.subserver.phases.at("messages")
         self.sockets.flush()
-        return ran
+        self.subserver.phases.at("wait")
 
     def due(self) -> bool:
         """Return whether a batch can be formed now, as far as one can tell without forming it."""

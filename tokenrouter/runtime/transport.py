@@ -38,6 +38,7 @@ M = TypeVar("M")
 
 MOST_BYTES = 64 << 20  # of one frame; a prompt as long as any context is far below
 FULL_BYTES = 1 << 20  # of messages that wait for others to go with
+READABLE = int(zmq.POLLIN)
 LENGTH = 4  # bytes of a message's length
 NO_MESSAGE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
@@ -190,12 +191,14 @@ class Sockets:
     def receive(self) -> list[bytes]:
         """Return what has arrived from those who know the key, without waiting."""
         found: list[bytes] = []
-        while True:
-            try:
-                frame = self.inbox.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return found
-            found += parted(frame, self.key)
+        while self._has_arrived():
+            found += parted(self.inbox.recv(zmq.NOBLOCK), self.key)
+        return found
+
+    def _has_arrived(self) -> bool:
+        """Return whether there is something to receive; asking takes less than the exception where there is nothing."""
+        events = self.inbox.getsockopt(zmq.EVENTS)
+        return isinstance(events, int) and events & READABLE != 0
 
     def fileno(self) -> int:
         """Return the descriptor that can be read when something arrives; then `receive` until there is nothing."""

@@ -8,6 +8,7 @@ another model keeps from running. `docs/performance.md` has the figures.
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import struct
 import time
@@ -50,20 +51,25 @@ def turns(directory: Path, threads: int | None, n_models: int) -> Turns | None:
     return Turns(directory / FILE) if shared(threads, n_models) else None
 
 
+def shared_memory(file: int, size: int) -> mmap.mmap:
+    """Return the first bytes of a file as memory that all who have it open share."""
+    os.posix_fallocate(file, 0, size)
+    return mmap.mmap(file, size)
+
+
 class Turns:
     """A lock that one process at a time holds; the kernel frees it where its holder dies.
 
     Whoever waits for it holds another one meanwhile, so that a process that has just given it up cannot take it again before.
     """
 
-    since: float | None = (
-        None  # s on a clock that all processes share: from when on this turn followed another's, if it did
-    )
-
     def __init__(self, path: Path) -> None:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
         self._next = os.open(path.with_suffix(".next"), flags, 0o600)
+        self._stamp = shared_memory(self._file, STAMP.size)
+        # s on a clock that all processes share: since when this turn follows another's; None where it follows one's own.
+        self.since: float | None = None
 
     def __enter__(self) -> None:
         """Wait for one's turn."""
@@ -71,9 +77,8 @@ class Turns:
         fcntl.flock(self._next, fcntl.LOCK_EX)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         fcntl.flock(self._next, fcntl.LOCK_UN)
-        stamp = os.pread(self._file, STAMP.size, 0)
-        holder, ended = STAMP.unpack(stamp) if stamp else (os.getpid(), 0.0)
-        self.since = None if holder == os.getpid() else max(ended, stood)
+        holder, ended = STAMP.unpack_from(self._stamp)
+        self.since = None if holder in (0, os.getpid()) else max(ended, stood)
 
     @property
     def alone(self) -> bool:
@@ -92,5 +97,5 @@ class Turns:
         trace: TracebackType | None,
     ) -> None:
         """Let another one step."""
-        os.pwrite(self._file, STAMP.pack(os.getpid(), time.monotonic()), 0)
+        STAMP.pack_into(self._stamp, 0, os.getpid(), time.monotonic())
         fcntl.flock(self._file, fcntl.LOCK_UN)
