@@ -8,8 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.runtime import toy
 from tests.runtime.test_turns import TAKER, until, waits
+from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.line import Line
+from tokenrouter.runtime.messages import Handoff, RouteState
+from tokenrouter.runtime.process import Post
+from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint
 from tokenrouter.runtime.turns import FILE, Turns
 
 TABLE = "table"
@@ -217,6 +222,43 @@ def test_a_turn_tells_since_when_it_follows_that_of_another_process(tmp_path):
 
     assert (first, second, again) == (None, None, None)
     assert after is not None
+
+
+def test_subservers_tell_the_line_of_the_hand_offs_that_leave_and_come(tmp_path):
+    plan = toy.ping_pong()
+    engine = Engine(plan, models=toy.toys(plan))
+    endpoints = {at: endpoint(tmp_path, at) for at in (FRONT_END, 0, 1)}
+    posts, waited = [], []
+    for model in (0, 1):
+        post = Post(Sockets(model, endpoints, b"key"), plan, model)
+        post.subserver = engine.subservers[model]
+
+        def take_in(wait_ms, post=post):
+            waited.append(wait_ms)
+            post.take_in(wait_ms)
+
+        post.line = Line(Turns(tmp_path / FILE), tmp_path / TABLE, 2, model, take_in)
+        posts.append(post)
+    small, large = posts
+    state = RouteState(owner=1, position=1, counts=[1, 0])
+    for request in (1, 2):
+        small.send(
+            1, Handoff(request=request, epoch=1, start=0, tokens=[1], seen=[1, 1], state=state)
+        )
+
+    large.line.complete()
+    lost, waited[:] = len(waited) > 1, []
+    small.sockets.flush()
+    large.take_in(60_000)
+    small.send(1, Handoff(request=3, epoch=1, start=0, tokens=[1], seen=[1, 1], state=state))
+    small.sockets.flush()
+    large.take_in(60_000)
+    large.line.complete()
+
+    assert lost, "it knew of none that is on its way"
+    assert waited == [0.0], "it knew of none that had come"
+    for post in posts:
+        post.sockets.close()
 
 
 def test_a_step_that_did_not_run_ends_the_turn(pair):
