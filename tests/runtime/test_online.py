@@ -145,6 +145,13 @@ def test_in_turn_steps_after_another_models_have_times_of_their_own():
     assert not beside.in_turn and beside.after_ms is None
 
 
+def test_the_quantum_is_small_against_the_shortest_step_of_either_kind():
+    plan = coin(max_active=2)
+    seen = estimate(plan, tally(0, after={1: 0.6}), tally(1))
+
+    assert problem(plan, seen, in_turn=True).spec.delta_ms == pytest.approx(0.01)
+
+
 def test_each_of_the_plans_curves_is_scaled_by_its_own_kind():
     plan = solved_for(coin(max_active=4), [10.0, 11.0, 13.0, 20.0], [12.0, 14.0, 16.0, 30.0])
     seen = estimate(
@@ -205,7 +212,7 @@ def test_a_size_of_batch_that_hardly_ran_of_late_has_no_time():
 
     def look(steps, n):
         for model in range(2):
-            seen = tally(model, n=steps)
+            seen = tally(model, n=steps, after={1: 7.0})
             times = [msgspec.structs.replace(time, n=n) for time in seen.times]
             online.take(msgspec.structs.replace(seen, times=times))
         return online.look()
@@ -213,8 +220,10 @@ def test_a_size_of_batch_that_hardly_ran_of_late_has_no_time():
     for at in range(SPAN + 1):  # until differences from these counts are taken
         look(1000 + at, 1000)
 
-    assert look(5000, 1004).times == {}
-    assert look(9000, 1005).times == {(0, 1): 2.0, (0, 4): 5.0, (1, 1): 3.0, (1, 4): 6.0}
+    rarely, again = look(5000, 1004), look(9000, 1005)
+    assert rarely.times == rarely.after == {}
+    assert again.times == {(0, 1): 2.0, (0, 4): 5.0, (1, 1): 3.0, (1, 4): 6.0}
+    assert again.after == {(0, 1): 7.0, (1, 1): 7.0}
 
 
 def test_a_model_without_a_time_has_no_table():
