@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from tokenrouter.runtime.counting import count, stay_lengths, unread
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.settings import Settings
-from tokenrouter.runtime.stepper import Stepper, dealt
+from tokenrouter.runtime.stepper import Alone, Stepper, dealt
 from tokenrouter.runtime.timing import figure, sizes
 
 
@@ -123,6 +124,26 @@ def test_what_was_written_elsewhere_between_two_tokens_of_a_model_is_what_it_mus
     assert unread(done, 3) == [[1, 1, 1, 2], [2, 3, 4], [1]]
     # Model 1 left after the second of its two tokens in a row, and came back to nothing.
     assert unread([written(0, 1, 1, 0, asked_back=(1,))], 2) == [[2], [0, 1]]
+
+
+class Given(Alone):
+    """A turn that followed another's at a given time."""
+
+    def __init__(self, since):
+        super().__init__()
+        self.since = since
+
+
+def test_a_step_in_turn_counts_from_the_end_of_anothers_for_who_stood_in_line_then():
+    plan = toy.ping_pong(capacity=4096)
+    stepper = Stepper(plan, 0, Settings(), toy.toys(plan, 4096)[0])
+    stepper.load(2, 20)
+
+    assert stepper.step() > 0 and not stepper.followed
+    stepper.turn = Given(time.monotonic() + 1000)  # later than this step began
+    assert stepper.step() < 0 and stepper.followed
+    stepper.turn = Given(time.monotonic() - 1000)  # long before
+    assert 0 < stepper.step() < 1e6 and stepper.followed
 
 
 def test_what_no_pool_holds_is_not_measured():
