@@ -8,6 +8,7 @@ import torch
 from tokenrouter.models import locate
 from tokenrouter.runtime.model import ExtendBatch, Extension
 from tokenrouter.runtime.model.load import load
+from tokenrouter.runtime.model.native import NativeDecoder
 
 PAGE = 4
 
@@ -21,6 +22,18 @@ def patch(path, **changes):
 
 def ours(path, dtype="float32", *, deterministic=False):
     return load(locate(str(path), Path()), dtype, deterministic=deterministic)
+
+
+def native(path, dtype="bfloat16", **more):
+    """Return the model as compiled kernels run it."""
+    model = load(locate(str(path), path), dtype, **more)
+    assert isinstance(model, NativeDecoder)
+    return model
+
+
+def error(got, expected):
+    """Return the root of the mean squared difference."""
+    return float((got.double() - expected.double()).square().mean().sqrt())
 
 
 def theirs(path, dtype="float32", attention="sdpa"):

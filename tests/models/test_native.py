@@ -10,12 +10,12 @@ from tokenrouter_kernels.native import build
 from tokenrouter_kernels.native.build import NativeError
 
 from tests.factories import prompts, save_model
-from tests.models.harness import PAGE, Paged, ours, patch
+from tests.kernels.compiled import needs_library
+from tests.models.harness import PAGE, Paged, error, native, ours, patch
 from tokenrouter.models import locate
 from tokenrouter.runtime.model.decoder import Decoder
 from tokenrouter.runtime.model.linears import rounded
 from tokenrouter.runtime.model.load import load
-from tokenrouter.runtime.model.native import NativeDecoder
 
 FAMILIES = {
     "llama": {"family": "llama"},
@@ -27,21 +27,13 @@ FAMILIES = {
     "heads of 64": {"family": "qwen3", "hidden": 256},
     "heads of 80": {"family": "llama", "hidden": 320},
     "heads of 128": {"family": "llama", "hidden": 512},
+    "heads of 152": {"family": "llama", "hidden": 608},
     "heads of 256": {"family": "llama", "hidden": 1024},
 }
 TOKENS = prompts(40, seed=6)[3] + prompts(40, seed=7)[5] + prompts(40, seed=8)[7]
 
 
-def _library():
-    try:
-        return build.load()
-    except NativeError as error:
-        return str(error)
-
-
-pytestmark = pytest.mark.skipif(
-    isinstance(_library(), str), reason=f"this machine cannot run it: {_library()}"
-)
+pytestmark = needs_library
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +58,6 @@ def saved(tmp_path_factory):
 DTYPES = ["bfloat16", "float32"]
 
 
-def native(path, dtype="bfloat16", **more):
-    model = load(locate(str(path), path), dtype, **more)
-    assert isinstance(model, NativeDecoder)
-    return model
-
-
 def plain(path, dtype, monkeypatch):
     """Return the torch decoder."""
     with monkeypatch.context() as patch:
@@ -85,10 +71,6 @@ def plain(path, dtype, monkeypatch):
 
 def refuse():
     raise NativeError("not now")
-
-
-def error(got, expected):
-    return float((got.double() - expected.double()).square().mean().sqrt())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

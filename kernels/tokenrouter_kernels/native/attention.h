@@ -1,18 +1,25 @@
-// Attention of one new token over the pages of its request, for the query heads that share one key head.
+// Attention of some queries, all of one request and one key head, over one chunk of the request's context.
 //
-//     out = sum_j softmax_j(scale q k_j) v_j       first <= j < last
+//     part = (top, total, sums):    top = max_j s_j    total = sum_j e^(s_j - top)    sums = sum_j e^(s_j - top) v_j
+//     s_j = q k_j                   the parts of all chunks, folded in their order, are the attention of the query
 //
-// Keys and values are bfloat16 or float32 [slots, kv_heads, D]; scores, weights and sums are float32. A query's result has the
-// same order of additions whatever else is in the batch.
+// Chunks begin at multiples of CHUNK positions, so that what a query gives depends on its own context alone: neither on the queries
+// beside it, nor on who works on which chunk. Keys and values are bfloat16 or float32 [slots, kv_heads, D]; all else is float32.
+//
+// Keys are widened and turned first, 64 positions [D][64] at a time. That costs as much as two or three queries, and saves each
+// query the sums across its vectors.
 #pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "linear.h"
 
 namespace tokenrouter {
+
+constexpr long CHUNK = 256;  // positions
+constexpr long TURNED = 64;  // positions that are turned together
+constexpr int TILE = 6;      // queries at a time: 6 by 4 vectors of sums fill the registers
 
 // e^x for x <= 0, to about 2 units in the last place; 0 below -87.
 inline __m512 exponential(__m512 x) {
@@ -31,162 +38,239 @@ inline __m512 exponential(__m512 x) {
   return _mm512_maskz_scalef_ps(_knot_mask16(low), p, n);
 }
 
-// The sums of 16 vectors, one a lane.
-inline __m512 sums_of(__m512 *v) {
-  for (int i = 0; i < 8; i++)
-    v[i] = _mm512_add_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
-  for (int i = 0; i < 4; i++) {
-    __m512d a = (__m512d)v[2 * i], b = (__m512d)v[2 * i + 1];
-    v[i] = _mm512_add_ps((__m512)_mm512_unpacklo_pd(a, b), (__m512)_mm512_unpackhi_pd(a, b));
-  }
-  // Each quarter of v[i] now holds partial sums of 4 i .. 4 i + 3.
-  __m512 a = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x88), _mm512_shuffle_f32x4(v[0], v[1], 0xdd));
-  __m512 b = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x88), _mm512_shuffle_f32x4(v[2], v[3], 0xdd));
-  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-}
-
-// What keys, values and queries are made of: a vector of them, and a vector of sums of weighted values.
+// What keys and values are made of; WORD: elements of 32 bits.
 struct Narrow {
   using Element = uint16_t;  // bfloat16
-  static constexpr int LANES = 32;
-  using Vector = __m512bh;
+  static constexpr int LANES = 32, WORD = 2;
+  struct Pair {
+    __m512 even, odd;
+  };
+  // The even elements of a vector of bfloat16 are one shift away from float32, the odd ones one mask.
+  static Pair widened(__m512i pairs) {
+    return {(__m512)_mm512_slli_epi32(pairs, 16), (__m512)_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000))};
+  }
+  static Pair load(const Element *at, long left) {
+    return widened(left >= LANES ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1), at));
+  }
   struct Sum {
     __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+    void add(__m512 weight, const Pair &value) {
+      even = _mm512_fmadd_ps(weight, value.even, even);
+      odd = _mm512_fmadd_ps(weight, value.odd, odd);
+    }
+    void store(float *out) const {
+      const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      const __m512i upper = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+      _mm512_storeu_ps(out, _mm512_permutex2var_ps(even, lower, odd));
+      _mm512_storeu_ps(out + 16, _mm512_permutex2var_ps(even, upper, odd));
+    }
   };
-  static Vector load(const Element *at, long left) {
-    return (__m512bh)(left >= LANES ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1), at));
-  }
-  static __m512 dot(__m512 sum, Vector q, Vector k) { return _mm512_dpbf16_ps(sum, q, k); }
-  static void add(Sum &sum, __m512 weight, Vector value) {
-    // The even elements of a vector of bfloat16 are one shift away from float32, the odd ones one mask.
-    sum.even = _mm512_fmadd_ps(weight, (__m512)_mm512_slli_epi32((__m512i)value, 16), sum.even);
-    sum.odd = _mm512_fmadd_ps(weight, (__m512)_mm512_and_si512((__m512i)value, _mm512_set1_epi32((int)0xffff0000)), sum.odd);
-  }
-  static void store(const Sum &sum, __m512 by, float *out, long left) {
-    const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i upper = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    const __m512 a = _mm512_mul_ps(sum.even, by), b = _mm512_mul_ps(sum.odd, by);
-    _mm512_mask_storeu_ps(out, mask_of(left), _mm512_permutex2var_ps(a, lower, b));
-    if (left > 16) _mm512_mask_storeu_ps(out + 16, mask_of(left - 16), _mm512_permutex2var_ps(a, upper, b));
+  static void put(__m512i word, float *out) {  // elements 2 w and 2 w + 1 of 16 keys
+    const Pair both = widened(word);
+    _mm512_store_ps(out, both.even);
+    _mm512_store_ps(out + TURNED, both.odd);
   }
 };
 
 struct Wide {
   using Element = float;
-  static constexpr int LANES = 16;
-  using Vector = __m512;
-  struct Sum {
-    __m512 all = _mm512_setzero_ps();
-  };
-  static Vector load(const Element *at, long left) {
+  static constexpr int LANES = 16, WORD = 1;
+  static __m512 load(const Element *at, long left) {
     return left >= LANES ? _mm512_loadu_ps(at) : _mm512_maskz_loadu_ps(mask_of(left), at);
   }
-  static __m512 dot(__m512 sum, Vector q, Vector k) { return _mm512_fmadd_ps(q, k, sum); }
-  static void add(Sum &sum, __m512 weight, Vector value) { sum.all = _mm512_fmadd_ps(weight, value, sum.all); }
-  static void store(const Sum &sum, __m512 by, float *out, long left) {
-    _mm512_mask_storeu_ps(out, mask_of(left), _mm512_mul_ps(sum.all, by));
-  }
+  struct Sum {
+    __m512 all = _mm512_setzero_ps();
+    void add(__m512 weight, __m512 value) { all = _mm512_fmadd_ps(weight, value, all); }
+    void store(float *out) const { _mm512_storeu_ps(out, all); }
+  };
+  static void put(__m512i word, float *out) { _mm512_store_ps(out, (__m512)word); }
 };
 
+// The keys and values of one key head and one request.
 template <class E> struct Context {
-  const int32_t *slots;  // [last]
-  long first, last;      // positions that are seen
-  const typename E::Element *keys, *values;  // of this key head
-  long stride;           // elements from slot to slot
-  float scale;
+  const int32_t *slots;                      // by position
+  const typename E::Element *keys, *values;
+  long stride;                               // elements from slot to slot
+  long width;                                // D
 };
 
-// Q queries, C = D / LANES rounded up. `queries` [Q][LANES C], zeros beyond D; `scores` [Q][room]; `out` [Q][D].
-template <class E, int Q, int C>
-inline void attend(const Context<E> &in, const typename E::Element *queries, int width, float *scores, long room, float *out) {
-  constexpr int LANES = E::LANES;
-  const long n = in.last - in.first;
-  const long tail = width - LANES * (C - 1);  // elements of the last vector of a head
-  typename E::Vector q[Q][C];
-  for (int i = 0; i < Q; i++)
-    for (int c = 0; c < C; c++) q[i][c] = E::load(queries + (i * C + c) * LANES, LANES);
-  __m512 top[Q];
-  for (int i = 0; i < Q; i++) top[i] = _mm512_set1_ps(-1e30f);
-  for (long at = 0; at < n; at += 16) {
-    __m512 dots[Q][16];
-    for (int j = 0; j < 16; j++) {
-      const long here = at + j < n ? at + j : n - 1;
-      const auto *k = in.keys + in.slots[in.first + here] * in.stride;
-      typename E::Vector key[C];
-      for (int c = 0; c < C - 1; c++) key[c] = E::load(k + LANES * c, LANES);
-      key[C - 1] = E::load(k + LANES * (C - 1), tail);
-      for (int i = 0; i < Q; i++) {
-        __m512 dot = _mm512_setzero_ps();
-        for (int c = 0; c < C; c++) dot = E::dot(dot, q[i][c], key[c]);
-        dots[i][j] = dot;
-      }
+// A part of attention: 16 floats (top, total, nothing), D sums, filled up to whole vectors of either kind.
+inline long part_size(long width) { return 16 + (width + 31) / 32 * 32; }
+
+// What one query has to do with a chunk: positions [from, to), counted from the chunk's begin, and where its part goes.
+struct Query {
+  const float *q;  // [D], scaled
+  long from, to;
+  float *part;
+};
+
+// What a thread keeps of a chunk.
+struct Room {
+  float *keys;    // [CHUNK / TURNED][D][TURNED]; where there is one tile only, the first of them serves for all
+  float *scores;  // [TILE][CHUNK]
+};
+
+inline long room_size(long width) { return CHUNK * width + TILE * CHUNK; }
+
+// Turns the keys of 16 positions from `begin`, of which those from `end` on repeat the last.
+template <class E> inline void turn_keys(const Context<E> &in, long begin, long end, float *out) {
+  const typename E::Element *key[16];
+  for (int i = 0; i < 16; i++) key[i] = in.keys + in.slots[begin + i < end ? begin + i : end - 1] * in.stride;
+  auto turn = [&](long word, long n, auto four_of) {
+    __m512i v[4];  // v[i]: four words of keys i, 4 + i, 8 + i, 12 + i
+    for (int i = 0; i < 4; i++) {
+      v[i] = _mm512_castsi128_si512(four_of(key[i] + word * E::WORD));
+      v[i] = _mm512_inserti32x4(v[i], four_of(key[4 + i] + word * E::WORD), 1);
+      v[i] = _mm512_inserti32x4(v[i], four_of(key[8 + i] + word * E::WORD), 2);
+      v[i] = _mm512_inserti32x4(v[i], four_of(key[12 + i] + word * E::WORD), 3);
     }
-    const __mmask16 real = mask_of(n - at);
+    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+    const __m512i turned[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
+    for (int i = 0; i < n; i++) E::put(turned[i], out + (word + i) * E::WORD * TURNED);
+  };
+  const long words = in.width / E::WORD, rest = words % 4;
+  for (long word = 0; word < words - rest; word += 4) turn(word, 4, [](const void *at) { return _mm_loadu_si128((const __m128i *)at); });
+  if (rest) turn(words - rest, rest, [&](const void *at) { return _mm_maskz_loadu_epi32((1 << rest) - 1, at); });
+}
+
+// Scores of Q queries and 16 B turned keys.
+template <int Q, int B> inline void score(const Query *query, long width, const float *keys, float *scores) {
+  __m512 sums[Q][B];
+  for (int i = 0; i < Q; i++)
+    for (int b = 0; b < B; b++) sums[i][b] = _mm512_setzero_ps();
+  const float *q[Q];
+  for (int i = 0; i < Q; i++) q[i] = query[i].q;
+  for (long d = 0; d < width; d++) {
+    __m512 key[B];
+    for (int b = 0; b < B; b++) key[b] = _mm512_load_ps(keys + d * TURNED + 16 * b);
     for (int i = 0; i < Q; i++) {
-      __m512 s = _mm512_mul_ps(sums_of(dots[i]), _mm512_set1_ps(in.scale));
-      s = _mm512_mask_blend_ps(real, _mm512_set1_ps(-1e30f), s);
-      _mm512_storeu_ps(scores + i * room + at, s);
-      top[i] = _mm512_max_ps(top[i], s);
-    }
-  }
-  float inverse[Q];
-  for (int i = 0; i < Q; i++) {
-    const __m512 most = _mm512_set1_ps(_mm512_reduce_max_ps(top[i]));
-    __m512 total = _mm512_setzero_ps();
-    for (long at = 0; at < n; at += 16) {
-      __m512 w = exponential(_mm512_sub_ps(_mm512_loadu_ps(scores + i * room + at), most));
-      w = _mm512_maskz_mov_ps(mask_of(n - at), w);
-      _mm512_storeu_ps(scores + i * room + at, w);
-      total = _mm512_add_ps(total, w);
-    }
-    inverse[i] = 1.0f / _mm512_reduce_add_ps(total);
-  }
-  typename E::Sum sums[Q][C];
-  for (long at = 0; at < n; at++) {
-    const auto *v = in.values + in.slots[in.first + at] * in.stride;
-    for (int c = 0; c < C; c++) {
-      const typename E::Vector value = E::load(v + LANES * c, c < C - 1 ? LANES : tail);
-      for (int i = 0; i < Q; i++) E::add(sums[i][c], _mm512_set1_ps(scores[i * room + at]), value);
+      const __m512 one = _mm512_set1_ps(q[i][d]);
+      for (int b = 0; b < B; b++) sums[i][b] = _mm512_fmadd_ps(one, key[b], sums[i][b]);
     }
   }
   for (int i = 0; i < Q; i++)
-    for (int c = 0; c < C; c++) E::store(sums[i][c], _mm512_set1_ps(inverse[i]), out + i * width + LANES * c, width - LANES * c);
+    for (int b = 0; b < B; b++) _mm512_store_ps(scores + i * CHUNK + 16 * b, sums[i][b]);
 }
 
-template <class E, int C>
-inline void attend_some(int n, const Context<E> &in, const typename E::Element *q, int width, float *scores, long room, float *out) {
-  constexpr int SUMS = C * E::LANES / 16;  // registers of a query
-  constexpr int MOST = SUMS <= 4 ? 4 : SUMS <= 8 ? 2 : 1;
-  for (; n > 0;) {
-    const int here = n < MOST ? n : MOST;
-    switch (here) {
-      case 1: attend<E, 1, C>(in, q, width, scores, room, out); break;
-      case 2: attend<E, MOST < 2 ? 1 : 2, C>(in, q, width, scores, room, out); break;
-      case 3: attend<E, MOST < 3 ? 1 : 3, C>(in, q, width, scores, room, out); break;
-      default: attend<E, MOST < 4 ? 1 : 4, C>(in, q, width, scores, room, out); break;
+// Turns the scores of one query into weights, and tells the largest score and the sum of the weights.
+inline void weigh(float *scores, long from, long to, float *part) {
+  auto seen = [&](long at) { return (__mmask16)(mask_of(to - at) & (at < from ? ~mask_of(from - at) : -1)); };
+  __m512 top = _mm512_set1_ps(-1e30f), total = _mm512_setzero_ps();
+  for (long at = from / 16 * 16; at < to; at += 16) top = _mm512_mask_max_ps(top, seen(at), top, _mm512_load_ps(scores + at));
+  const float most = _mm512_reduce_max_ps(top);
+  for (long at = from / 16 * 16; at < to; at += 16) {
+    const __m512 w = exponential(_mm512_sub_ps(_mm512_load_ps(scores + at), _mm512_set1_ps(most)));
+    const __m512 weight = _mm512_maskz_mov_ps(seen(at), w);
+    _mm512_store_ps(scores + at, weight);
+    total = _mm512_add_ps(total, weight);
+  }
+  part[0] = most;
+  part[1] = _mm512_reduce_add_ps(total);
+}
+
+// Adds up N vectors of the weighted values of Q queries, from the element `first` of a head.
+template <class E, int Q, int N>
+inline void add_up(const Context<E> &in, long begin, const Query *query, const float *scores, long first) {
+  typename E::Sum sums[Q][N];
+  auto value = [&](long at, int c) {
+    return E::load(in.values + in.slots[begin + at] * in.stride + first + E::LANES * c, in.width - first - E::LANES * c);
+  };
+  // What only some of the queries see is added to these alone: a number beyond float32 must not meet the others' weights of 0.
+  long all = query[0].from, none = query[0].to;
+  for (int i = 1; i < Q; i++) {
+    if (query[i].from > all) all = query[i].from;
+    if (query[i].to < none) none = query[i].to;
+  }
+  if (none <= all) all = none = CHUNK;
+  auto alone = [&](int i, long at, long to) {
+    for (; at < to; at++)
+      for (int c = 0; c < N; c++) sums[i][c].add(_mm512_set1_ps(scores[i * CHUNK + at]), value(at, c));
+  };
+  for (int i = 0; i < Q; i++) alone(i, query[i].from, query[i].to < all ? query[i].to : all);
+  for (long at = all; at < none; at++)
+    for (int c = 0; c < N; c++) {
+      const auto here = value(at, c);
+      for (int i = 0; i < Q; i++) sums[i][c].add(_mm512_set1_ps(scores[i * CHUNK + at]), here);
     }
-    n -= here, q += here * E::LANES * C, out += here * width;
+  for (int i = 0; i < Q; i++) alone(i, none, query[i].to);
+  for (int i = 0; i < Q; i++)
+    for (int c = 0; c < N; c++) sums[i][c].store(query[i].part + 16 + first + E::LANES * c);
+}
+
+// Which positions [least, most) of a chunk some queries see, and what is left to do for it.
+struct Span {
+  long begin, least, most;
+  bool alone, first;  // the only tile of queries; the first, which turns keys
+};
+
+template <class E, int Q>
+inline void attend_tile(const Context<E> &in, const Span &span, const Query *query, const Room &room) {
+  for (long at = span.least / TURNED * TURNED; at < span.most; at += TURNED) {
+    float *keys = room.keys + (span.alone ? 0 : at * in.width);
+    float *scores = room.scores + at;
+    const long end = span.most - at < TURNED ? span.most : at + TURNED;
+    for (long some = at < span.least ? span.least / 16 * 16 : at; span.first && some < end; some += 16)
+      turn_keys(in, span.begin + some, span.begin + end, keys + some - at);
+    switch ((end - at + 15) / 16) {
+      case 1: score<Q, 1>(query, in.width, keys, scores); break;
+      case 2: score<Q, 2>(query, in.width, keys, scores); break;
+      case 3: score<Q, 3>(query, in.width, keys, scores); break;
+      default: score<Q, 4>(query, in.width, keys, scores); break;
+    }
+  }
+  for (int i = 0; i < Q; i++) weigh(room.scores + i * CHUNK, query[i].from, query[i].to, query[i].part);
+  constexpr int MOST = 64 / E::LANES;  // vectors, 4 of sums
+  for (long first = 0; first < in.width; first += 64) switch ((in.width - first + E::LANES - 1) / E::LANES) {
+    case 1: add_up<E, Q, 1>(in, span.begin, query, room.scores, first); break;
+    case 2: add_up<E, Q, 2>(in, span.begin, query, room.scores, first); break;
+    case 3: add_up<E, Q, MOST < 3 ? MOST : 3>(in, span.begin, query, room.scores, first); break;
+    default: add_up<E, Q, MOST>(in, span.begin, query, room.scores, first); break;
   }
 }
 
-// n queries of width D <= 256; `scores` has room for 4 rows.
-template <class E>
-inline void attend_heads(int n, const Context<E> &in, const typename E::Element *q, int width, float *scores, long room, float *out) {
-  switch ((width + E::LANES - 1) / E::LANES) {
-    case 1: return attend_some<E, 1>(n, in, q, width, scores, room, out);
-    case 2: return attend_some<E, 2>(n, in, q, width, scores, room, out);
-    case 3: return attend_some<E, 3>(n, in, q, width, scores, room, out);
-    case 4: return attend_some<E, 4>(n, in, q, width, scores, room, out);
-    case 8: return attend_some<E, 8>(n, in, q, width, scores, room, out);
+// The parts of n queries over the chunk from position `begin`.
+template <class E> inline void attend(const Context<E> &in, long begin, const Query *query, long n, const Room &room) {
+  Span span{begin, query[0].from, query[0].to, n <= TILE, true};
+  for (long i = 1; i < n; i++) {
+    if (query[i].from < span.least) span.least = query[i].from;
+    if (query[i].to > span.most) span.most = query[i].to;
   }
-  if constexpr (E::LANES == 16) switch ((width + 15) / 16) {
-    case 5: return attend_some<E, 5>(n, in, q, width, scores, room, out);
-    case 6: return attend_some<E, 6>(n, in, q, width, scores, room, out);
-    case 7: return attend_some<E, 7>(n, in, q, width, scores, room, out);
-    case 15: return attend_some<E, 15>(n, in, q, width, scores, room, out);
-    case 16: return attend_some<E, 16>(n, in, q, width, scores, room, out);
+  for (long parts = (n + TILE - 1) / TILE; parts > 0; parts--, span.first = false) {
+    const long here = (n + parts - 1) / parts;
+    switch (here) {
+      case 1: attend_tile<E, 1>(in, span, query, room); break;
+      case 2: attend_tile<E, 2>(in, span, query, room); break;
+      case 3: attend_tile<E, 3>(in, span, query, room); break;
+      case 4: attend_tile<E, 4>(in, span, query, room); break;
+      case 5: attend_tile<E, 5>(in, span, query, room); break;
+      default: attend_tile<E, 6>(in, span, query, room); break;
+    }
+    query += here, n -= here;
   }
-  abort();  // refused when a model is made
+}
+
+// The part of no position at all.
+inline void clear(float *part, long width) {
+  for (long at = 0; at < part_size(width); at += 16) _mm512_storeu_ps(part + at, _mm512_setzero_ps());
+  part[0] = -1e30f;
+}
+
+// part <- that of both. One copy of it for all callers, so that the compiler cannot choose other roundings for some.
+__attribute__((noinline)) inline void fold(float *part, const float *more, long width) {
+  const float top = part[0] > more[0] ? part[0] : more[0];
+  const __m512 by = exponential(_mm512_set1_ps(part[0] - top)), by_more = exponential(_mm512_set1_ps(more[0] - top));
+  const float total = part[1] * _mm512_cvtss_f32(by) + more[1] * _mm512_cvtss_f32(by_more);
+  for (long at = 16; at < part_size(width); at += 16)
+    _mm512_storeu_ps(part + at, _mm512_fmadd_ps(_mm512_loadu_ps(part + at), by, _mm512_mul_ps(_mm512_loadu_ps(more + at), by_more)));
+  part[0] = top;
+  part[1] = total;
+}
+
+// out [D] <- the attention that a part of a whole context is.
+inline void finish(const float *part, long width, float *out) {
+  const __m512 by = _mm512_set1_ps(1.0f / part[1]);
+  for (long at = 0; at < width; at += 16) _mm512_mask_storeu_ps(out + at, mask_of(width - at), _mm512_mul_ps(_mm512_loadu_ps(part + 16 + at), by));
 }
 
 }  // namespace tokenrouter

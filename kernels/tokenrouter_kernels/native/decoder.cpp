@@ -11,10 +11,10 @@
 #include <new>
 #include <vector>
 
-#include "attention.h"
 #include "certainty.h"
 #include "draw.h"
 #include "linear.h"
+#include "pieces.h"
 #include "team.h"
 
 using namespace tokenrouter;
@@ -73,7 +73,7 @@ struct Aligned {
 };
 
 struct Scratch {
-  Aligned x, normed, qkv, queries, attended, gated, moved, scores, slots;
+  Aligned x, normed, qkv, attended, gated, moved, slots, apart, parts, desks;
   Aligned fp32, hi, lo, scale;
 };
 
@@ -173,9 +173,10 @@ template <class E> struct Walk {
   const Model &model;
   const Step &step;
   Scratch &scratch;
+  const Requests &requests;
+  bool apart;  // some request is taken apart
   int thread, threads;
 
-  static long width(long D) { return (D + E::LANES - 1) / E::LANES * E::LANES; }  // of a query: filled up with zeros
   long first(long n) const { return n * thread / threads; }
   long end(long n) const { return n * (thread + 1) / threads; }
   void meet() const { Team::get().meet(); }
@@ -198,44 +199,33 @@ template <class E> struct Walk {
   }
 
   void turn(const Layer &layer, Element *keys, Element *values) const {
-    const long D = model.width, heads = model.heads, kv = model.kv_heads;
-    const long stride = (heads + 2 * kv) * D, wide = width(D);
-    Element *queries = (Element *)scratch.queries.at;
+    const long D = model.width, heads = model.heads, kv = model.kv_heads, stride = (heads + 2 * kv) * D;
+    const __m512 scale = _mm512_set1_ps(1.0f / sqrtf((float)D));
     for (long row = first(step.tokens); row < end(step.tokens); row++) {
       float *qkv = (float *)scratch.qkv.at + row * stride;
       for (long head = 0; head < heads + kv; head++) {
         const float *weight = head < heads ? layer.query_norm : layer.key_norm;
         if (weight) rms_norm(qkv + head * D, weight, D, model.eps, qkv + head * D);
         rotate(qkv + head * D, step.cos + row * step.turned, step.sin + row * step.turned, step.turned);
-        if (head < heads) keep(qkv + head * D, D, queries + (row * heads + head) * wide);
+      }
+      for (long at = 0; at < heads * D; at += 16) {
+        const __mmask16 mask = mask_of(heads * D - at);
+        _mm512_mask_storeu_ps(qkv + at, mask, _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, qkv + at), scale));
       }
       keep(qkv + heads * D, kv * D, keys + step.slots[row] * kv * D);
       keep(qkv + (heads + kv) * D, kv * D, values + step.slots[row] * kv * D);
     }
   }
 
-  void attend(const Layer &layer, const Element *keys, const Element *values, long room) const {
-    const long D = model.width, heads = model.heads, kv = model.kv_heads, wide = width(D);
-    // Key heads are shared out whole, or by the query where there are few tokens.
-    const long share = heads / kv, size = step.tokens * kv >= 8 * threads ? share : 1, parts = heads / size;
-    float *scores = (float *)scratch.scores.at + thread * 4 * room;
-    const Element *queries = (const Element *)scratch.queries.at;
-    float *out = (float *)scratch.attended.at;
-    // Dealt in turn, so that the long contexts of a prompt's end are shared out too.
-    for (long request = 0, piece = 0; request < step.requests; request++) {
-      const long begin = step.offsets[request], n = step.offsets[request + 1] - begin;
-      const int32_t *slots = (const int32_t *)scratch.slots.at + request * room;
-      for (long i = 0; i < n; i++) {
-        const long last = step.lengths[request] - n + i + 1;
-        const long from = layer.window && last > layer.window ? last - layer.window : 0;
-        for (long part = 0; part < parts; part++, piece++) {
-          if (piece % threads != thread) continue;
-          const long head = part * size, group = head / share, at = (begin + i) * heads + head;
-          const Context<E> in{slots, from, last, keys + group * D, values + group * D, kv * D, 1.0f / sqrtf((float)D)};
-          attend_heads((int)size, in, queries + at * wide, (int)D, scores, room, out + at * D);
-        }
-      }
-    }
+  void attend(const Layer &layer, const Element *keys, const Element *values) const {
+    const long stride = (model.heads + 2 * model.kv_heads) * model.width;
+    const Desk desk(requests, (float *)scratch.desks.at + thread * Desk::size(requests));
+    const Attention<E> attention{requests, (float *)scratch.qkv.at, stride, keys, values, layer.window, desk,
+                                 (float *)scratch.parts.at, (float *)scratch.attended.at, thread, threads};
+    attention.go();
+    if (!apart) return;
+    meet();
+    attention.join();
   }
 
   void embed(long token, float *out) const {
@@ -261,7 +251,7 @@ template <class E> struct Walk {
     memcpy(x, moved, step.samples * k * sizeof(float));
   }
 
-  void go(long room) const {
+  void go() const {
     const long D = model.width, H = model.hidden, queries = model.heads * D, all = queries + 2 * model.kv_heads * D;
     const long F = filled(model.intermediate);
     float *x = (float *)scratch.x.at, *attended = (float *)scratch.attended.at;
@@ -275,7 +265,7 @@ template <class E> struct Walk {
       meet();
       turn(layer, (Element *)step.keys[at], (Element *)step.values[at]);
       meet();
-      attend(layer, (const Element *)step.keys[at], (const Element *)step.values[at], room);
+      attend(layer, (const Element *)step.keys[at], (const Element *)step.values[at]);
       meet();
       if (at == model.layers - 1) {  // from here on, rows that nobody samples from matter to nobody
         keep_sampled(x, H);
@@ -333,18 +323,18 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
   const long all = (model->heads + 2 * model->kv_heads) * D, F = filled(model->intermediate);
   long room = 0;
   for (long i = 0; i < step->requests; i++) room = step->lengths[i] > room ? step->lengths[i] : room;
-  room = (room + 15) / 16 * 16;
+  Requests requests{step->requests, model->heads, model->kv_heads, D, step->offsets, step->lengths, nullptr, room, nullptr};
+  long apart = 0;
   long widest = filled(H > model->heads * D ? H : model->heads * D);
   if (F > widest) widest = F;
   try {
     scratch.x.of<float>(T * H);
     scratch.normed.of<float>(T * H);
     scratch.qkv.of<float>(T * all);
-    scratch.queries.need(T * model->heads * (model->wide ? Walk<Wide>::width(D) * 4 : Walk<Narrow>::width(D) * 2));
     scratch.attended.of<float>(T * model->heads * D);
     scratch.gated.of<float>(T * F);
     scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
-    scratch.scores.of<float>(threads * 4 * room);
+    scratch.desks.of<float>(threads * Desk::size(requests));
     if (model->head.kind != INT8) {
       scratch.fp32.of<float>(T * widest);
     } else {
@@ -354,16 +344,21 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
     scratch.scale.of<float>(T);
     int32_t *slots = scratch.slots.of<int32_t>(step->requests * room);
     for (long i = 0; i < step->requests; i++)
-      for (long at = 0; at < step->lengths[i]; at++)
-        slots[i * room + at] = (int32_t)(step->page_table[i * step->pages + at / step->page_size] * step->page_size + at % step->page_size);
+      for (long page = 0, at = 0; at < step->lengths[i]; page++)
+        for (long j = 0; j < step->page_size && at < step->lengths[i]; j++, at++)
+          slots[i * room + at] = (int32_t)(step->page_table[i * step->pages + page] * step->page_size + j);
+    requests.slots = slots;
+    requests.apart = scratch.apart.of<long>(step->requests);
+    apart = requests.choose(threads);
+    scratch.parts.of<float>(apart);
   } catch (const std::bad_alloc &) {
     return 1;
   }
   Team::get().run(threads, [&](int thread) {
     if (model->wide)
-      Walk<Wide>{*model, *step, scratch, thread, threads}.go(room);
+      Walk<Wide>{*model, *step, scratch, requests, apart > 0, thread, threads}.go();
     else
-      Walk<Narrow>{*model, *step, scratch, thread, threads}.go(room);
+      Walk<Narrow>{*model, *step, scratch, requests, apart > 0, thread, threads}.go();
   });
   return 0;
 }

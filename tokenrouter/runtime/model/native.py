@@ -121,12 +121,7 @@ class Scratch:
 
 def fits(config: ModelConfig, dtype: torch.dtype) -> bool:
     """Return whether the native kernels run a model of these sizes."""
-    width = config.head_dim
-    return (
-        dtype in (torch.bfloat16, torch.float32)
-        and width % 2 == 0
-        and (width <= 128 or 224 < width <= 256)
-    )
+    return dtype in (torch.bfloat16, torch.float32) and config.head_dim % 2 == 0
 
 
 class Maker:
