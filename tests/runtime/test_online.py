@@ -638,7 +638,8 @@ def test_numbers_without_a_steady_state_are_no_table():
     assert asyncio.run(solve(torn)) is None
 
 
-def test_a_server_of_processes_swaps_its_windows_and_changes_no_token(tmp_path):
+@pytest.mark.parametrize("settings", [ALONE, SHARED], ids=["beside", "in turn"])
+def test_a_server_of_processes_swaps_its_windows_and_changes_no_token(tmp_path, settings):
     plan = tiny.real(tiny.PLANS["coin"](max_active=6), tiny.save(tmp_path))
     sampling = Sampling(max_tokens=40, ignore_eos=True)
     given = real_prompts(6)
@@ -647,7 +648,7 @@ def test_a_server_of_processes_swaps_its_windows_and_changes_no_token(tmp_path):
     ]
 
     async def serve():
-        client = Client(plan, windows="adaptive")
+        client = Client(plan, windows="adaptive", threads=settings.threads)
         client.look_s = 0.2
         await client.start()
         try:
@@ -669,3 +670,5 @@ def test_a_server_of_processes_swaps_its_windows_and_changes_no_token(tmp_path):
     assert infeasible_count(status.table) is None
     assert set(tallies) == {0, 1}
     assert all(each.times and each.moves for each in tallies.values())
+    after = {time.after for each in tallies.values() for time in each.times}
+    assert (True in after) == (settings is SHARED)
