@@ -1,5 +1,7 @@
 """The native decoder over contexts of several chunks: near to float64, and the same to the bit however the work is dealt out."""
 
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -66,6 +68,25 @@ def test_every_row_of_a_long_context_is_near_to_float64(saved, name, dtype):
 
     most = (0.03 if dtype == "bfloat16" else 2e-5) * float(expected.std())
     assert max(error(a, b) for a, b in zip(got, expected, strict=True)) < most
+
+
+def test_chunks_whose_largest_scores_lie_far_apart_are_folded_as_in_float64(saved, tmp_path):
+    path = tmp_path / "sharp"
+    shutil.copytree(saved("llama"), path)
+    weights = load_file(path / "model.safetensors")
+    for name in weights:
+        if "q_proj" in name:
+            weights[name] *= 3000
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+
+    got = Reader(native(path, "float32"), 1).read((0, 0, TOKENS))[0]
+    expected = Reader(ours(path, "float64"), 1).read((0, 0, TOKENS))[0]
+
+    near = [error(a, b) < 0.01 * float(expected.std()) for a, b in zip(got, expected, strict=True)]
+    assert got.isfinite().all()
+    assert (
+        sum(near) > 0.8 * CONTEXT
+    )  # scores as far apart as this decide between some keys by a rounding
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
