@@ -5,7 +5,7 @@
 
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
 of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights
-in the same type. They are measured with the same requests in turn; the order turns round with every round.
+in the same type. They are measured with the same requests in turn, each warm; the order turns round with every round.
 Servers stay up over all numbers of clients, and those of other engines over all policies. What is measured
 is written down at once: the same command goes on where it was stopped.
 
@@ -46,6 +46,8 @@ from tokenrouter.plan.io import write
 CLIENTS = (1, 4, 8, 16)
 PROMPT = 96  # tokens
 WARM = 8  # tokens that each side writes before it is measured
+REST_S = 3.0  # after a measurement: vLLM's processes look for more to do for a second
+NAMES = [*POLICIES, f"{ALONE}:small", f"{ALONE}:large"]
 ASK = Ask(temperature=0.0)
 
 
@@ -193,16 +195,19 @@ async def add_round(
         requests=cell.clients,
         warmup=0,
         lengths=lengths,
-        seed=1000 * cell.clients + turn,
+        seed=1000 * cell.clients + 100 * NAMES.index(cell.policy) + turn,
         ask=ASK,
     )
-    bench = run.Bench(settings, https[0], askers, say)
+    benches = {
+        side: run.Bench(settings, https[0], {side: ask}, say) for side, ask in askers.items()
+    }
     try:
-        for job in await bench.jobs(1, 0):
-            for asker in askers.values():
-                await asker(msgspec.structs.replace(job, max_tokens=WARM))
-        for row in await bench.measure():
-            cell.runs.setdefault(row.side, []).extend(row.runs)
+        for side, bench in benches.items():
+            for job in await bench.jobs(1, 0):
+                await askers[side](msgspec.structs.replace(job, max_tokens=WARM))
+            for row in await bench.measure():
+                cell.runs.setdefault(side, []).extend(row.runs)
+            await asyncio.sleep(REST_S if side == "vllm" else 0.2)
     finally:
         for http in [*https, *(peer.http for up in others.values() for peer in up)]:
             await http.close()
