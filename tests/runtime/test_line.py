@@ -261,6 +261,22 @@ def test_subservers_tell_the_line_of_the_hand_offs_that_leave_and_come(tmp_path)
         post.sockets.close()
 
 
+def test_only_the_first_step_of_a_turn_follows_anothers(tmp_path):
+    small = Model(tmp_path, 0)
+    small.again = 1
+    command = [sys.executable, "-c", TAKER, str(tmp_path / FILE)]
+    subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    since = []
+
+    def step():
+        since.append(small.line.turns.since is not None)
+        return small.step()
+
+    small.line.run(step, small.due, small.leave)
+
+    assert since == [True, False, False]
+
+
 def test_a_step_that_did_not_run_ends_the_turn(pair):
     small, _ = pair
     small.again = 10
