@@ -262,9 +262,10 @@ def test_what_models_say_while_they_are_timed_is_read_and_checked(plan, tmp_path
     sockets = Sockets(0, {at: endpoint(tmp_path, at) for at in (FRONT_END, 0)}, b"key")
     sockets.send(FRONT_END, Gated(model=0, epoch=1, waiting=3))
     sockets.send(FRONT_END, Gated(model=7, epoch=1, waiting=3))
-    until(lambda: caplog.records)
-
-    listener.close()
+    try:
+        until(lambda: caplog.records)
+    finally:
+        listener.close()
 
     [record] = caplog.records
     assert "Gated" in record.getMessage()
