@@ -127,11 +127,14 @@ def test_what_was_written_elsewhere_between_two_tokens_of_a_model_is_what_it_mus
 
 
 class Given(Alone):
-    """A turn that followed another's at a given time."""
+    """A turn that followed another's at a given time, and notes what is said in it."""
 
     def __init__(self, since):
         super().__init__()
-        self.since = since
+        self.since, self.said = since, []
+
+    def send(self, receiver, message):
+        self.said.append((receiver, type(message)))
 
 
 def test_a_step_in_turn_counts_from_the_end_of_anothers_for_who_stood_in_line_then():
@@ -144,6 +147,7 @@ def test_a_step_in_turn_counts_from_the_end_of_anothers_for_who_stood_in_line_th
     assert stepper.step() < 0 and stepper.followed
     stepper.turn = Given(time.monotonic() - 1000)  # long before
     assert 0 < stepper.step() < 1e6 and stepper.followed
+    assert stepper.turn.said  # a hand-off or a commit, of each request
 
 
 def test_what_no_pool_holds_is_not_measured():
