@@ -1,6 +1,7 @@
 """What the running system shows of P, C and L, when that counts as drift, and what becomes of it."""
 
 import asyncio
+import logging
 import math
 import os
 import random
@@ -546,10 +547,14 @@ ALONE = Settings(threads=1)
 @pytest.mark.parametrize("mode", ["fixed", "off", "adaptive"])
 @pytest.mark.parametrize("solved_in_turn", [False, True])
 @pytest.mark.parametrize("settings", [SHARED, ALONE])
+@pytest.mark.parametrize(("source", "level"), [("profile", "WARNING"), ("analytic", "INFO")])
 def test_fixed_windows_for_another_sharing_of_the_cores_are_told_in_one_line(
-    mode, solved_in_turn, settings, caplog
+    mode, solved_in_turn, settings, source, level, caplog
 ):
+    caplog.set_level(logging.INFO, "tokenrouter")
     plan = solved_for(coin(max_active=2), [1.0, 2.0], [2.0, 3.0] if solved_in_turn else ())
+    windows = msgspec.structs.replace(plan.windows, source=source)
+    plan = msgspec.structs.replace(plan, windows=windows)
     adapter = Adapter(plan, mode, lambda table: None)
 
     async def begin():
@@ -560,7 +565,7 @@ def test_fixed_windows_for_another_sharing_of_the_cores_are_told_in_one_line(
     asyncio.run(begin())
 
     told = mode == "fixed" and solved_in_turn != (settings is SHARED)
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * told
+    assert [record.levelname for record in caplog.records] == [level] * told
     if told:
         assert "--windows adaptive" in caplog.text and "trc profile" in caplog.text
         there = "step in turn, and" if solved_in_turn else "run side by side, and"

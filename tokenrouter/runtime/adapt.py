@@ -90,14 +90,18 @@ class Adapter:
                 self._adopt(estimate, to_solve, await solve(to_solve.spec))
 
     def _compare(self) -> None:
-        """Say so where the plan's windows were solved for models that share the cores otherwise than they do here."""
+        """Say so where the plan's windows were solved for models that share the cores otherwise than they do here.
+
+        Of a measured plan that is a warning: it was measured elsewhere. Others are for a stated machine, which this one seldom is.
+        """
         system = self.plan.windows.system
         if system is None or system.in_turn == self._in_turn:
             return
         there, here = "run side by side", "step in turn on shared cores"
         if system.in_turn:
             there, here = "step in turn", "run side by side"
-        log.warning(
+        log.log(
+            logging.WARNING if self.plan.windows.source == "profile" else logging.INFO,
             "the plan's windows were solved for models that %s, and here they %s: serve with --windows adaptive, "
             "or compile with what `trc profile` measures here",
             there,
