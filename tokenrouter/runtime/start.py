@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tokenrouter.plan.literal import arithmetic
 from tokenrouter.plan.structs import (
     AllOf,
     AnyOf,
@@ -75,19 +76,6 @@ def field(node: RequestField, fields: Mapping[str, Value]) -> Value:
     return value if isinstance(value, str) == isinstance(node.default, str) else node.default
 
 
-def arith(sign: str, left: float, right: float) -> float:
-    """Return an arithmetic node's value; x / 0 is 0."""
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case _:
-            return left / right if right else 0.0
-
-
 def _value(
     node: Node,
     values: list[Value],
@@ -107,7 +95,7 @@ def _value(
         case Compare():
             return bool(COMPARE[node.sign](values[node.left], values[node.right]))
         case Arith():
-            return arith(node.sign, float(values[node.left]), float(values[node.right]))
+            return arithmetic(node.sign, float(values[node.left]), float(values[node.right]))
         case AllOf():
             return all(values[of] for of in node.of)
         case AnyOf():
