@@ -168,9 +168,11 @@ def test_subservers_step_in_turn_where_they_share_the_cores(plan):
 
 
 @pytest.mark.parametrize("turns", [True, False])
+@pytest.mark.parametrize(("source", "level"), [("profile", "WARNING"), ("analytic", "INFO")])
 def test_a_server_says_when_its_fixed_windows_were_solved_for_models_side_by_side(
-    plan, turns, caplog
+    plan, turns, source, level, caplog
 ):
+    caplog.set_level("INFO", "tokenrouter")
     system = System(
         step_ms=[[1.0] * plan.windows.max_active] * 2,
         p=[[0.0, 1.0], [1.0, 0.0]],
@@ -179,7 +181,7 @@ def test_a_server_says_when_its_fixed_windows_were_solved_for_models_side_by_sid
         entry=[1.0, 0.0],
         delta_ms=0.1,
     )
-    windows = msgspec.structs.replace(plan.windows, system=system)
+    windows = msgspec.structs.replace(plan.windows, system=system, source=source)
     solved = msgspec.structs.replace(plan, windows=windows)
 
     async def serve():
@@ -189,7 +191,12 @@ def test_a_server_says_when_its_fixed_windows_were_solved_for_models_side_by_sid
 
     asyncio.run(serve())
 
-    assert ("here they step in turn on shared cores" in caplog.text) == turns
+    said = [
+        record.levelname
+        for record in caplog.records
+        if "here they step in turn on shared cores" in record.getMessage()
+    ]
+    assert said == [level] * turns
 
 
 def test_looking_for_a_batch_before_the_turn_leaves_a_flush_for_the_batch():
