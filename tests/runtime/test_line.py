@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +13,16 @@ from tests.runtime import toy
 from tests.runtime.test_turns import TAKER, until, waits
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.line import Line
-from tokenrouter.runtime.messages import Handoff, RouteState
-from tokenrouter.runtime.process import Post
+from tokenrouter.runtime.messages import (
+    Admit,
+    Handoff,
+    Held,
+    RouteState,
+    Sampling,
+    decode_to_front_end,
+)
+from tokenrouter.runtime.process import IDLE_MS, Post, serve
+from tokenrouter.runtime.state import initial
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint
 from tokenrouter.runtime.turns import FILE, Turns
 
@@ -285,3 +294,141 @@ def test_a_step_that_did_not_run_ends_the_turn(pair):
 
     assert small.again == 10
     assert len(small.left) == 1
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The first model of two with its post; the front end's end; what a step sends goes through the sockets."""
+    plan = toy.ping_pong(tau=99)  # it stays where it is
+    engine = Engine(plan, models=toy.toys(plan))
+    endpoints = {at: endpoint(tmp_path, at) for at in (FRONT_END, 0, 1)}
+    post = Post(Sockets(0, endpoints, b"key"), plan, 0)
+    post.subserver = engine.subservers[0]
+    post.subserver.send = post.subserver.gate.send = post.send
+    front = Sockets(FRONT_END, endpoints, b"key")
+    yield plan, post, front
+    front.close()
+    post.sockets.close()
+
+
+def admitted(plan, request, n_prompt):
+    return Admit(
+        request=request,
+        prompt=[1] * n_prompt,
+        sampling=Sampling(),
+        params=[],
+        state=initial(plan, 0),
+        epochs=[1, 1],
+    )
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_who_cannot_reach_the_gate_is_told_before_the_batch_runs(served, tmp_path, in_turn):
+    plan, post, front = served
+    if in_turn:
+        post.line = Line(Turns(tmp_path / FILE), tmp_path / TABLE, 2, 0, post.take_in)
+    heard, run = [], post.subserver.runner.run
+
+    def running(chunks, *, hidden):
+        front.wait(2000)
+        heard.extend(type(decode_to_front_end(data)) for data in front.receive())
+        return run(chunks, hidden=hidden)
+
+    post.subserver.runner.run = running
+    post.subserver.receive(admitted(plan, 1, 20))
+
+    post.step()
+
+    assert Held in heard
+
+
+class Due:
+    """A subserver whose gate is open by the time that it says how long to wait."""
+
+    is_empty = True
+
+    def __init__(self, waits, rounds):
+        self.waits = waits
+        self.rounds = rounds
+
+    @property
+    def draining(self):
+        return len(self.waits) == self.rounds
+
+    def wait_ms(self):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited"),
+    [
+        ([False] * 4, [0.0, 0.0, IDLE_MS, 0.0]),  # pages are short
+        ([False, True, True, False], [0.0, 0.0, 0.0, 0.0]),  # each opened behind the batch before
+    ],
+)
+def test_a_gate_that_opened_since_the_look_is_not_slept_over(ran, waited):
+    waits = []
+    post = SimpleNamespace(take_in=waits.append, ran=False)
+
+    def step():
+        post.ran = ran[len(waits) - 1]
+        return False
+
+    post.step = step
+
+    serve(Due(waits, len(waited)), post, os.getppid())
+
+    assert waits == waited
+
+
+def test_a_request_whose_mask_has_come_steps_in_its_turn(served, tmp_path):
+    plan, post, _ = served
+    post.subserver.receive(admitted(plan, 1, 4))
+    post.step()  # without a line, as far as its first token
+    turns, masks = [], Masked()
+    post.line = SimpleNamespace(
+        run=lambda step, due, leave: bool(turns.append(1)), sent=lambda receiver: None
+    )
+    post.subserver.masks = masks
+    batches = counted(post.subserver)
+
+    post.step()
+    masks.come = True
+    before = len(turns)
+    post.step()
+
+    assert (before, len(turns)) == (0, 1)
+    assert not batches
+
+
+class Masked:
+    """Masks of which all come at one moment."""
+
+    come = False
+
+    def begin(self, sequences, now_ms):
+        for sequence in sequences:
+            sequence.barred = not self.come
+
+
+def test_nobody_steps_out_of_turn_though_a_gate_opens_behind_the_look(served):
+    plan, post, _ = served
+    post.subserver.receive(admitted(plan, 1, 4))
+    post.line = SimpleNamespace(run=None, sent=lambda receiver: None)
+    post.due = lambda: False  # a moment ago
+    batches = counted(post.subserver)
+
+    assert not post.step()
+    assert not batches
+
+
+def counted(subserver):
+    """Return the batches that a subserver runs from now on."""
+    batches, run = [], subserver.runner.run
+
+    def running(chunks, *, hidden):
+        batches.append(chunks)
+        return run(chunks, hidden=hidden)
+
+    subserver.runner.run = running
+    return batches

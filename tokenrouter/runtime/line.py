@@ -53,33 +53,36 @@ class Line:
 
     def run(
         self, step: Callable[[], bool], due: Callable[[], bool], leave: Callable[[], None]
-    ) -> None:
-        """Take turns as long as a step is due; `leave` comes last in each: it sends what there is to say.
+    ) -> bool:
+        """Take turns as long as a step is due, and return whether one ran; `leave` comes last in each: it sends what there is to say.
 
         A step that finds nothing due says so, and returns False. All of that is done within the turn, since on the cores that
         another model steps on it takes longer, and keeps that model waiting.
         """
-        again = True
+        any_ran, again = False, True
         while again:
             with self.turns:
                 self.complete()
-                again = self._step(step, due, leave)
+                ran, again = self._step(step, due, leave)
+                any_ran |= ran
                 while again and self.turns.alone:
                     self.take_in(0.0)
-                    again = self._step(step, due, leave)
+                    _, again = self._step(step, due, leave)
+        return any_ran
 
     def _step(
         self, step: Callable[[], bool], due: Callable[[], bool], leave: Callable[[], None]
-    ) -> bool:
-        """Return whether one is due after a step that ran; where none is, another has looked and said so."""
-        ran = True
+    ) -> tuple[bool, bool]:
+        """Return whether a step ran, and whether one is due after it; where none is, another has looked and said so."""
+        any_ran, ran = False, True
         while ran:
             ran = step()
+            any_ran |= ran
             self.turns.since = None
             if ran and due():
                 break
         leave()
-        return ran
+        return any_ran, ran
 
     def complete(self) -> None:
         """Take in all hand-offs of the steps that have ended."""

@@ -24,7 +24,7 @@ from tokenrouter.runtime import load
 from tokenrouter.runtime.checks import MessageCheck
 from tokenrouter.runtime.line import TABLE, Line
 from tokenrouter.runtime.logs import configure, since, told
-from tokenrouter.runtime.messages import Failed, Handoff
+from tokenrouter.runtime.messages import Failed, Gated, Handoff, Held
 from tokenrouter.runtime.placing import places
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.subserver import Subserver
@@ -143,12 +143,18 @@ class Post:
         self.check = MessageCheck(plan)
         self.subserver: Subserver | None = None
         self.line: Line | None = None
+        self.ran = False  # a batch, in the last step
 
     def send(self, receiver: int, message: Message) -> None:
-        """Lay a message by until all that a step has to say is said."""
+        """Lay a message by until all that a step has to say is said; who is out of a gate's reach is told before the batch runs.
+
+        So is, where models step side by side, who waits at a gate: others count on it meanwhile.
+        """
         if self.line is not None and isinstance(message, Handoff):
             self.line.sent(receiver)
         self.sockets.keep(receiver, message)
+        if isinstance(message, Held) or (self.line is None and isinstance(message, Gated)):
+            self.sockets.flush()
 
     def take_in(self, wait_ms: float = 0.0) -> None:
         """Give the subserver what has arrived; where that is nothing, wait for something so long."""
@@ -171,12 +177,12 @@ class Post:
         assert self.subserver is not None
         if self.line is not None and self.due():
             self.subserver.phases.at("wait")
-            self.line.run(self._in_turn, self.due, self._leave)
+            self.ran = self.line.run(self._in_turn, self.due, self._leave)
             return False
         self.subserver.meter.passed_ms = None
-        ran = self.subserver.step()
+        self.ran = self.subserver.step(launch=self.line is None)  # nobody steps out of turn
         self._leave()
-        return ran
+        return self.ran
 
     def _in_turn(self) -> bool:
         assert self.subserver is not None and self.line is not None
@@ -194,8 +200,14 @@ class Post:
     def due(self) -> bool:
         """Return whether a batch can be formed now, as far as one can tell without forming it."""
         assert self.subserver is not None
-        scheduler, gate = self.subserver.scheduler, self.subserver.gate
-        if gate.peek(scheduler.gated(), self.subserver.now_ms()):
+        scheduler, gate, now = (
+            self.subserver.scheduler,
+            self.subserver.gate,
+            self.subserver.now_ms(),
+        )
+        if self.subserver.masks is not None:  # whose mask has come is due
+            self.subserver.masks.begin(scheduler.sequences.values(), now)
+        if gate.peek(scheduler.gated(), now):
             return True
         return any(
             s.unseen and not s.barred and (s.prefilling or not s.owned)
@@ -205,7 +217,7 @@ class Post:
 
 def serve(subserver: Subserver, post: Post, parent: int) -> None:
     """Take messages and run batches until drained or orphaned; waits only where there is nothing to do, and for its turn."""
-    wait = 0.0
+    wait, again = 0.0, False
     while True:
         post.take_in(wait)
         wait = 0.0
@@ -216,8 +228,10 @@ def serve(subserver: Subserver, post: Post, parent: int) -> None:
         if os.getppid() != parent:
             return
         opens = subserver.wait_ms()
-        # A batch that is due and yet did not run lacks pages, which only a message can bring back.
-        wait = IDLE_MS if not opens else min(opens, IDLE_MS)
+        # What is due now was perhaps not yet at the look before. Where it does not run then either, it lacks pages, which only a
+        # message can bring back.
+        again = opens == 0.0 and (post.ran or not again)
+        wait = 0.0 if again else IDLE_MS if not opens else min(opens, IDLE_MS)
 
 
 if __name__ == "__main__":

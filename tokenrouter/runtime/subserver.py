@@ -194,16 +194,17 @@ class Subserver:
 
     # --- One step
 
-    def step(self) -> bool:
-        """Run one batch where one is due, and return whether there was one."""
+    def step(self, *, launch: bool = True) -> bool:
+        """Run one batch where one is due, and return whether there was one; without `launch` only tell who waits."""
         self.phases.at("gate")
         now, started = self.now_ms(), self.stopwatch_ms()
         if self.masks is not None:
             self.masks.begin(self.scheduler.sequences.values(), now)
         waiting = self.scheduler.gated()
-        reason = self.gate.due(waiting, now)
+        reason = self.gate.due(waiting, now) if launch else None
         allowance = self.pace.allowance(writing=self.gate.others_write(self.scheduler.held()))
-        chunks = self.scheduler.next_batch(gate_open=reason is not None, allowance=allowance)
+        passes = reason is not None
+        chunks = self.scheduler.next_batch(gate_open=passes, allowance=allowance) if launch else []
         self.gate.tell_held(self.scheduler.held())
         self.gate.tell(len(waiting), reason, now)
         if not chunks:
@@ -216,15 +217,14 @@ class Subserver:
         if self._committed:
             told, self._committed = self._committed, []
             queue = self.pressure.own(self.scheduler.sequences)
-            self.send(
-                FRONT_END, Commits(model=self.model, epoch=self.epoch, tokens=told, queue=queue)
-            )
+            commits = Commits(model=self.model, epoch=self.epoch, tokens=told, queue=queue)
+            self.send(FRONT_END, commits)
         self.phases.at(None)
-        elapsed_ms = self.stopwatch_ms() - started
+        took_ms = self.stopwatch_ms() - started
         if prompts:
-            self.pace.took([(chunk.start, chunk.n) for chunk in prompts], elapsed_ms)
+            self.pace.took([(chunk.start, chunk.n) for chunk in prompts], took_ms)
         else:
-            self.meter.timed(len(chunks), elapsed_ms)
+            self.meter.timed(len(chunks), took_ms)
         return True
 
     def wait_ms(self) -> float | None:

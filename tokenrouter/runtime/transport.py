@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -205,8 +206,8 @@ class Sockets:
         return int(self.inbox.getsockopt(zmq.FD))
 
     def wait(self, timeout_ms: float) -> None:
-        """Wait until something arrives, or for so long."""
-        self.inbox.poll(max(0, round(timeout_ms)))
+        """Wait until something arrives, or for so long: not less, or who waits for a moment would look for it over and over."""
+        self.inbox.poll(max(0, math.ceil(timeout_ms)))
 
     def close(self) -> None:
         """Close every socket; what was sent just now still leaves, for at most a second."""
