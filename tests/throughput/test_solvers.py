@@ -9,10 +9,12 @@ from scipy.stats import chi2
 
 from tests.throughput.events import figures, simulate
 from tests.throughput.specs import pair, random_spec
-from tokenrouter.throughput import exact, sampled
-from tokenrouter.throughput.branches import TooManyStates
+from tokenrouter.throughput import branches, exact, sampled
+from tokenrouter.throughput.branches import Routing, TooManyStates
+from tokenrouter.throughput.check import check
 from tokenrouter.throughput.choose import solve
-from tokenrouter.throughput.spec import BusyRates, SpecError
+from tokenrouter.throughput.gap import best_throughput
+from tokenrouter.throughput.spec import BusyRates, Spec, SpecError
 from tokenrouter.throughput.system import build
 
 SURE = 4.5  # standard errors
@@ -235,6 +237,28 @@ def test_the_solver_goes_by_the_size_of_the_chain_and_says_so(monkeypatch):
 def test_a_chain_beyond_the_limit_is_one_clear_line():
     with pytest.raises(TooManyStates, match="more than 100 states; take the sampled solver"):
         exact.solve(build(pair(4)), [1, 1], most_states=100)
+
+
+def test_a_batch_with_more_outcomes_than_states_are_allowed_is_given_up_before_they_are_listed():
+    spec = Spec(n=24, step_ms=[5.0] * 6, p=[[1 / 6] * 6] * 6, c=[[1.0] * 6] * 6)
+    system = build(check(spec))
+    routing = Routing(system)
+
+    with pytest.raises(TooManyStates, match="more than 100 states"):
+        exact.solve(system, (1,) * 6, most_states=100, routing=routing)
+    with pytest.raises(TooManyStates, match="more than 100 states"):
+        best_throughput(system, 24, most_states=100)
+
+    largest = max(map(len, routing.made.values()))
+    assert largest <= 100  # of some 119,000 ways to share 24 out
+
+
+def test_what_many_states_branch_into_at_once_is_counted_before_it_is_listed(monkeypatch):
+    system = build(pair(40, p=[[0.6, 0.4], [0.5, 0.5]]))
+    monkeypatch.setattr(branches, "MOST_WAYS", 300)
+
+    with pytest.raises(TooManyStates, match="more than 300 ways"):
+        exact.solve(system, (1, 1))
 
 
 def test_a_state_that_floats_never_come_back_to_is_left_for_good():

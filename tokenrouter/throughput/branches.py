@@ -15,11 +15,18 @@ import numpy.typing as npt
 from tokenrouter.errors import TokenRouterError
 from tokenrouter.throughput.system import IDLE, Floats, Ints, State, System
 
+MOST_WAYS = 4_000_000  # that are listed at once, out of all states of a row
+
 Counts = tuple[int, ...]
 
 
 class TooManyStates(TokenRouterError):  # noqa: N818 - reads as what it says
     """The reachable set is larger than was allowed."""
+
+    def __init__(self, most: int, of: str = "states") -> None:
+        super().__init__(
+            f"the chain has more than {most} {of}; take the sampled solver, or a larger `delta_ms`"
+        )
 
 
 class Law(NamedTuple):
@@ -38,15 +45,18 @@ class Routing:
         self.made: dict[Counts, dict[Counts, float]] = {none: {none: 1.0}}
         self.laws: dict[Counts, Law] = {}
 
-    def law(self, done: Counts) -> Law:
-        """Return the law of arrivals after `done` requests finished, by station."""
+    def law(self, done: Counts, limit: int) -> Law:
+        """Return the law of arrivals after `done` requests finished, by station.
+
+        Raises TooManyStates where it has more than `limit` arrivals: out of one state each leads to a state of its own.
+        """
         if done not in self.laws:
-            ways = self._ways(done)
+            ways = self._ways(done, limit)
             arrivals = np.array(list(ways), dtype=np.int64).T
             self.laws[done] = Law(arrivals, np.array(list(ways.values())))
         return self.laws[done]
 
-    def _ways(self, done: Counts) -> dict[Counts, float]:
+    def _ways(self, done: Counts, limit: int) -> dict[Counts, float]:
         path = []
         while done not in self.made:
             station = next(s for s, count in enumerate(done) if count)
@@ -59,6 +69,8 @@ class Routing:
                 for target, share in self.rows[station]:
                     arrived = _add(way, target, 1)
                     more[arrived] = more.get(arrived, 0.0) + p * share
+            if len(more) > limit:  # and another request makes them no fewer
+                raise TooManyStates(limit)
             self.made[grown] = ways = more
         return ways
 
@@ -75,14 +87,19 @@ class Branches(NamedTuple):
     state: State  # [.., W], finished requests arrived, nothing launched yet
 
 
-def branch(routing: Routing, state: State, done: Ints) -> Branches:
-    """Return every way in which the finished requests `done` [S, R] can arrive."""
+def branch(routing: Routing, state: State, done: Ints, limit: int) -> Branches:
+    """Return every way in which the finished requests `done` [S, R] can arrive.
+
+    Raises TooManyStates where one state leads to more than `limit` others, or all of the row have too many ways to list.
+    """
     groups, group = np.unique(done, axis=1, return_inverse=True)
     order = np.argsort(group, kind="stable")
-    ends = np.cumsum(np.bincount(group, minlength=groups.shape[1]))
+    sizes = np.bincount(group, minlength=groups.shape[1])
+    laws = [routing.law(tuple(counts), limit) for counts in groups.T.tolist()]
+    if sum(len(law.p) * size for law, size in zip(laws, sizes.tolist(), strict=True)) > MOST_WAYS:
+        raise TooManyStates(MOST_WAYS, "ways on from as many states as are met at once")
     source, p, arrivals = [], [], []
-    for at, members in enumerate(np.split(order, ends[:-1])):
-        law = routing.law(tuple(groups[:, at].tolist()))
+    for law, members in zip(laws, np.split(order, np.cumsum(sizes)[:-1]), strict=True):
         source.append(np.repeat(members, len(law.p)))
         p.append(np.tile(law.p, len(members)))
         arrivals.append(np.tile(law.arrivals, len(members)))
@@ -121,7 +138,5 @@ class Registry:
                 fresh.append(int(first[at]))
             numbers[at] = number
         if len(self.known) > self.limit:
-            raise TooManyStates(
-                f"the chain has more than {self.limit} states; take the sampled solver, or a larger `delta_ms`"
-            )
+            raise TooManyStates(self.limit)
         return numbers[inverse], np.array(fresh, dtype=np.intp)

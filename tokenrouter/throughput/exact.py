@@ -63,7 +63,7 @@ def enumerate_chain(
         visit = Totals.zero(system, size)
         visit.add(system, frontier, event)
         visits.append(visit)
-        after = branch(routing, frontier, event.done)
+        after = branch(routing, frontier, event.done, most_states)
         launch_due(system, after.state, gates)
         number, fresh = registry.number(after.state)
         rows.append(after.source + expanded)

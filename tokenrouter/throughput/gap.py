@@ -121,7 +121,7 @@ def _decisions(system: System, n: int, most_states: int) -> Decisions:
         state.append(owner + expanded)
         tau.append(event.tau)
         commits.append(system.gain @ event.done)
-        ways = branch(routing, after, event.done)
+        ways = branch(routing, after, event.done, most_states)
         number, fresh = registry.number(ways.state)
         sources.append(ways.source + listed)
         targets.append(number)
