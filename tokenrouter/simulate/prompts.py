@@ -53,7 +53,7 @@ class Prompts:
     def ms(self, model: int, n: int, *, beside: bool) -> float:
         """Return what n tokens take in a batch of their own, or add to another."""
         curve = self.curves[model]
-        whole = _line(curve, n)
+        whole = max(0.0, _line(curve, n))  # a line may fall below 0 before its first point
         return whole - min(whole, max(0.0, _line(curve, 0))) if beside else whole
 
 

@@ -107,11 +107,14 @@ def _mean_prompt(profile: Profile | None) -> int:
 
 
 def _reading(system: System, profile: Profile | None) -> list[list[tuple[int, float]]]:
-    """Return by model what a prompt of n tokens takes: as measured, or as a step of as many requests would."""
+    """Return by model what a prompt of n tokens takes: as measured, or as a step of as many requests would.
+
+    Where measured steps get shorter with their requests, more tokens of a prompt still never take less time.
+    """
     if profile is not None and all(model.reads for model in profile.models):
         return [[(read.tokens, read.time.mean) for read in model.reads] for model in profile.models]
     return [
-        [(1, steps[0]), (len(steps), steps[-1])] if len(steps) > 1 else [(1, steps[0])]
+        [(1, steps[0]), (len(steps), max(steps))] if len(steps) > 1 else [(1, steps[0])]
         for steps in system.step_ms
     ]
 
