@@ -8,18 +8,23 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.compiler.irs import r_stitch
+from tests.compiler.plans import plan_of
 from tests.plan.conftest import plan as plan_fixture
+from tests.profile.profiles import profile_of
 from tests.throughput.specs import pair, random_spec
 from tokenrouter import cli
 from tokenrouter.plan.hash import seal
-from tokenrouter.plan.io import write
+from tokenrouter.plan.io import named, write
 from tokenrouter.plan.structs import System
+from tokenrouter.profile.io import write as write_profile
 from tokenrouter.simulate.arrivals import Arrival, TraceError, poisson, read
 from tokenrouter.simulate.events import First, Simulation
 from tokenrouter.simulate.landscape import landscape
 from tokenrouter.simulate.outcome import closed_run, open_run
 from tokenrouter.simulate.plot import heat_map
 from tokenrouter.simulate.prompts import Prompts
+from tokenrouter.simulate.setup import prepare
 from tokenrouter.throughput import exact
 from tokenrouter.throughput.candidates import every
 from tokenrouter.throughput.spec import BusyRates, Spec
@@ -204,6 +209,31 @@ def test_a_prompt_is_read_before_the_first_token():
 
     assert [r.first - r.arrived for r in simulation.done] == pytest.approx([60.0, 30.0])
     assert seen.latency.p99 == pytest.approx(80.0)
+
+
+def test_step_times_that_fall_with_the_batch_make_no_prompt_short(plan, file):
+    """Straight on, a prompt of 64 would be read in less than no time, and the clock would run backwards."""
+    told = json.loads(file.read_text())
+    system = told["windows"]["system"]
+    system["step_ms"] = [
+        [10.0 - 0.2 * b for b in range(len(row))] if len(row) > 1 else [10.0]
+        for row in system["step_ms"]
+    ]
+    file.write_text(json.dumps(told))
+
+    prompts = prepare(named(file)).prompts
+
+    for n in (1, 4, 64, 512):
+        assert prompts.ms(0, n, beside=False) >= 10.0
+        assert prompts.ms(0, n, beside=True) >= 0.0
+
+
+@pytest.mark.parametrize("curve", [[(16, 10.0), (64, 100.0)], [(1, 10.0), (2, 9.8)]])
+def test_no_prompt_takes_less_than_no_time_however_the_points_lie(curve):
+    prompts = Prompts(tokens=64, curves=[curve], eager=[False])
+
+    for n in (1, 2, 16, 64, 512):
+        assert prompts.ms(0, n, beside=False) >= prompts.ms(0, n, beside=True) >= 0.0
 
 
 def test_a_prompt_beside_a_batch_costs_what_it_adds_and_delays_that_batch():
@@ -498,6 +528,64 @@ def test_wrong_use_is_one_clear_line(file, capsys, arguments, code, words):
 
     assert got == code
     assert words in err.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """A plan of two models, and a profile of it."""
+    plan = plan_of(r_stitch())
+    return plan, profile_of(plan)
+
+
+def simulate_measured(plan, profile, tmp_path, capsys, *arguments):
+    write(plan, tmp_path / "plan.json")
+    write_profile(profile, tmp_path / "profile.json")
+    given = ("--profile", str(tmp_path / "profile.json"), *arguments)
+    return simulate(tmp_path / "plan.json", capsys, *given)
+
+
+def test_a_profile_of_the_plan_is_simulated(measured, tmp_path, capsys):
+    code, out, _ = simulate_measured(
+        *measured, tmp_path, capsys, "--clients", "2", "--tokens", "400"
+    )
+
+    assert code == 0
+    assert "step times: profile" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda p: {"program_hash": "0" * 64}, "measured program 0000000000000000, but"),
+        (
+            lambda p: {"models": [unslowed(p.models[0])], "ways": alone(p.ways)},
+            "measured the models small,",
+        ),
+        (
+            lambda p: {"ways": msgspec.structs.replace(p.ways, start=[4, 6])},
+            "counts 2 start rules, but the policy has 1",
+        ),
+    ],
+)
+def test_a_profile_of_something_else_is_refused_in_one_line(
+    measured, tmp_path, capsys, change, words
+):
+    plan, profile = measured
+    profile = msgspec.structs.replace(profile, **change(profile))
+
+    code, _, err = simulate_measured(plan, profile, tmp_path, capsys, "--clients", "2")
+
+    assert code == 1
+    assert words in err and "run `trc profile` again" in err and err.count("\n") == 1
+
+
+def alone(ways):
+    """Return the ways of a policy of one model."""
+    return msgspec.structs.replace(ways, moves=[m for m in ways.moves if m.model == m.to == 0])
+
+
+def unslowed(model):
+    return msgspec.structs.replace(model, slowed=[])
 
 
 def test_more_requests_than_the_plan_allows_can_be_asked_for(plan, file, capsys):

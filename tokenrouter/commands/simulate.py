@@ -107,13 +107,18 @@ def speed(text: str) -> tuple[str, float]:
 def run(args: argparse.Namespace) -> int:
     """Simulate and print."""
     from tokenrouter.plan.io import named
+    from tokenrouter.profile.io import check_fits
     from tokenrouter.profile.io import read as read_profile
     from tokenrouter.simulate.setup import prepare
 
     plan = named(args.plan)
+    profile = None
+    if args.profile is not None:
+        profile = read_profile(args.profile)
+        check_fits(profile, plan, str(args.profile))
     setup = prepare(
         plan,
-        None if args.profile is None else read_profile(args.profile),
+        profile,
         speeds=dict(args.speed),
         output_tokens=args.output_tokens,
         prompt_tokens=args.prompt_tokens,

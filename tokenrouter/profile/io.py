@@ -80,6 +80,11 @@ def check_fits(profile: Profile, plan: Plan, name: str) -> None:
             f"{name}: measured program {profile.program_hash[:16]}, but this policy, its dials included, compiles to "
             f"{plan.program_hash[:16]}; {AGAIN}"
         )
+    rules = len(plan.start.rules)
+    if len(profile.ways.start) != rules:
+        raise ProfileError(
+            f"{name}: counts {len(profile.ways.start)} start rules, but the policy has {rules}; {AGAIN}"
+        )
 
 
 def verify(profile: Profile) -> Iterator[str]:
