@@ -90,6 +90,33 @@ def test_a_large_chain_in_turn_is_sampled(monkeypatch):
     assert search.search(build(spec), [12])[0].solver == "sampled"
 
 
+@pytest.mark.parametrize("solver", ["auto", "exact"])
+@pytest.mark.parametrize("most", [60, 0], ids=["every vector", "climbed"])
+def test_windows_under_which_nothing_settles_do_not_keep_the_others_from_being_solved(
+    monkeypatch, solver, most
+):
+    # Under 2, 1 one request may wait at the first model for ever for another that never comes back, or none may.
+    system = build(pair(2, step_ms=[5.0, 5.0], p=[[0.5, 0.5], [0.0, 1.0]], c=[[1.0, 1.0]] * 2))
+    with pytest.raises(SpecError, match="settle into one of 2 rhythms"):
+        exact.solve(system, [2, 1])
+    monkeypatch.setattr(search, "MOST_EXACT", most)
+
+    found = search.search(system, [2], solver=solver)[0]
+
+    assert (found.windows, found.solver) == ([1, 1], "exact")
+
+
+@pytest.mark.parametrize("most", [60, 0], ids=["every vector", "climbed"])
+def test_where_nothing_settles_under_any_windows_that_is_told(monkeypatch, most):
+    # Two stations of one model swap places for ever, and its requests are in one of them or in both.
+    p = [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    system = build(pair(2, step_ms=[5.0], model_of=[0, 0, 0], p=p, c=[[1.0] * 3] * 3))
+    monkeypatch.setattr(search, "MOST_EXACT", most)
+
+    with pytest.raises(SpecError, match="rhythms that never mix"):
+        search.search(system, [2])
+
+
 def test_too_many_windows_for_the_exact_solver_are_told():
     with pytest.raises(SpecError, match="45760 vectors of windows are too many"):
         search.search(build(random_spec(2)), [64], solver="exact")

@@ -27,6 +27,10 @@ MOST_STATES = 100_000
 NEVER = 1e-16  # a probability that is lost beside 1: what hangs together by it alone makes a singular system
 
 
+class Rhythms(SpecError):  # noqa: N818 - reads as what it says
+    """Under these windows there is no one steady state; others may have one."""
+
+
 def solve(
     system: System,
     windows: Sequence[int],
@@ -35,7 +39,7 @@ def solve(
     most_states: int = MOST_STATES,
     routing: Routing | None = None,
 ) -> Solution:
-    """Return the long run under `windows`; raises TooManyStates, and SpecError where there is no one steady state.
+    """Return the long run under `windows`; raises TooManyStates, and Rhythms where there is no one steady state.
 
     `n` is the number of active requests where it is not the system's; `routing` may be shared by calls on one system.
     """
@@ -76,7 +80,7 @@ def enumerate_chain(
 
 
 def stationary(q: csr_array) -> Floats:
-    """Return pi with pi = pi Q; raises SpecError where Q has several closed sets of states.
+    """Return pi with pi = pi Q; raises Rhythms where Q has several closed sets of states.
 
     One state of the closed set keeps the weight 1 and leaves a regular system for the others, which is then scaled.
     """
@@ -88,7 +92,7 @@ def stationary(q: csr_array) -> Floats:
     crossing = label[coo.row] != label[coo.col]
     closed = np.setdiff1d(np.arange(parts), label[coo.row[crossing]])
     if len(closed) > 1:
-        raise SpecError(
+        raise Rhythms(
             f"the requests settle into one of {len(closed)} rhythms that never mix, so there is no one steady state; "
             f"give `mean_output_tokens`, after which requests end and others start"
         )

@@ -103,43 +103,80 @@ def exact_best(
             f"give `windows`, or leave the solver to `auto`"
         )
     most = exact.MOST_STATES if every_size else EXACT_STATES
+    tried = _Tried(system, n, most, routing)
     try:
-        solved = [
-            exact.solve(system, windows, n=n, most_states=most, routing=routing)
-            for windows in every(n, system.n_models)
-        ]
+        tried.solve(every(n, system.n_models))
     except TooManyStates:
         if every_size:
             raise
         return None
-    return solved[pick([_value(s, objective) for s in solved], [s.windows for s in solved])]
+    return tried.best(objective)
 
 
 def _climbed(system: System, n: int, objective: Objective, routing: Routing) -> Solution | None:
     """Return the best of a grid and of all that lies on the way from its best ones upwards; None where the chain is large."""
-    found: dict[Windows, Solution] = {}
-
-    def leaders() -> list[Windows]:
-        return sorted(found, key=lambda b: (-_value(found[b], objective), sum(b)))[:LEADERS]
-
+    tried = _Tried(system, n, CLIMB_STATES, routing)
     wanted = grid(n, system.n_models)  # the first has the largest chain
     if len(wanted) > MOST_CLIMBED:
         return None
     try:
         for ratio in (2**0.5, 1.0):  # by as much as the grid leaves open, then by 1
-            while wanted and len(found) + len(wanted) <= MOST_CLIMBED:
-                for windows in wanted:
-                    if windows not in found:
-                        found[windows] = exact.solve(
-                            system, windows, n=n, most_states=CLIMB_STATES, routing=routing
-                        )
-                near = [b for leader in leaders() for b in neighbours(leader, ratio, n)]
-                wanted = [b for b in dict.fromkeys(near) if b not in found]
-            wanted = [b for b in neighbours(leaders()[0], 1.0, n) if b not in found]
+            while wanted and len(tried) + len(wanted) <= MOST_CLIMBED:
+                tried.solve(wanted)
+                near = [
+                    b for leader in tried.leaders(objective) for b in neighbours(leader, ratio, n)
+                ]
+                wanted = [b for b in dict.fromkeys(near) if b not in tried]
+            near = [
+                b for leader in tried.leaders(objective)[:1] for b in neighbours(leader, 1.0, n)
+            ]
+            wanted = [b for b in near if b not in tried]
     except TooManyStates:
         return None
-    solved = list(found.values())
-    return solved[pick([_value(s, objective) for s in solved], [s.windows for s in solved])]
+    return tried.best(objective)
+
+
+class _Tried:
+    """Vectors that were solved exactly, or have no one steady state."""
+
+    def __init__(self, system: System, n: int, most_states: int, routing: Routing) -> None:
+        self.system, self.n, self.most_states, self.routing = system, n, most_states, routing
+        self.found: dict[Windows, Solution] = {}
+        self.unsettled: dict[Windows, exact.Rhythms] = {}
+
+    def __len__(self) -> int:
+        return len(self.found) + len(self.unsettled)
+
+    def __contains__(self, windows: Windows) -> bool:
+        return windows in self.found or windows in self.unsettled
+
+    def solve(self, wanted: Sequence[Windows]) -> None:
+        """Solve those that were not yet tried; raises TooManyStates."""
+        for windows in wanted:
+            if windows in self:
+                continue
+            try:
+                self.found[windows] = exact.solve(
+                    self.system,
+                    windows,
+                    n=self.n,
+                    most_states=self.most_states,
+                    routing=self.routing,
+                )
+            except exact.Rhythms as error:
+                self.unsettled[windows] = error
+
+    def leaders(self, objective: Objective) -> list[Windows]:
+        """Return the best few."""
+        value = {b: _value(solution, objective) for b, solution in self.found.items()}
+        return sorted(value, key=lambda b: (-value[b], sum(b)))[:LEADERS]
+
+    def best(self, objective: Objective) -> Solution:
+        """Return the best; raises Rhythms where under none of them the requests settle."""
+        if not self.found:
+            raise next(iter(self.unsettled.values()))
+        solved = list(self.found.values())
+        return solved[pick([_value(s, objective) for s in solved], [s.windows for s in solved])]
 
 
 def pick(values: Sequence[float], windows: Sequence[Sequence[int]]) -> int:
