@@ -74,6 +74,8 @@ def test_the_published_schema_is_that_of_the_structs_and_takes_a_profile():
         (lambda d: d.replace(b'"by":1,"batch":1,', b'"by":1,"batch":3,', 1), "`small` is slowed at a size of batch at which it was not measured alone"),
         (lambda d: d.replace(b'"requests":10', b'"requests":0'), "`ways` counts no request"),
         (lambda d: d.replace(b'"to":1', b'"to":5', 1), "`ways.moves` has an entry that is none"),
+        (lambda d: d.replace(b'"first":[]', b'"first":[{"model":7,"rule":0,"keep":false,"to":1,"n":1}]'), "`ways.first` has an entry that is none"),
+        (lambda d: d.replace(b'"first":[]', b'"first":[{"model":0,"rule":0,"keep":true,"to":1,"n":1}]'), "`ways.first` counts a way that `ways.moves` does not: model 0 to 1"),
     ],
 )  # fmt: skip
 def test_a_broken_profile_is_told(change, message):

@@ -520,7 +520,9 @@ def test_twice_the_speed_of_all_is_twice_the_throughput(plan, file, capsys):
         (("--clients", "2", "--profile", "missing.json"), 1, "missing.json: no such file"),
         (("--clients", "2", "--max-active", "5000"), 1, "at most 1024"),
         (("--rate", "1e-300", "--n", "5"), 1, "5 requests at 1e-300 a second take"),
-        (("--rate", "1", "--speed", "small=1e-300x"), 1, "make `delta_ms` larger"),
+        (("--rate", "1", "--speed", "small=1e-300x"), 1, "give a --speed nearer to 1x"),
+        (("--rate", "1", "--speed", "small=1e6x"), 1, "give a --speed nearer to 1x"),
+        (("--rate", "1", "--speed", "small=1e308x"), 1, "give a --speed nearer to 1x"),
     ],
 )
 def test_wrong_use_is_one_clear_line(file, capsys, arguments, code, words):

@@ -77,3 +77,21 @@ def test_nobody_is_lost_where_two_stations_that_finish_together_have_one_target(
     router.route(k, done, np.ones((1, 200), dtype=np.bool_))
 
     assert (k.sum(axis=0) == 9).all()
+
+
+@pytest.mark.parametrize(
+    "row", [[1.0, 1e-17, 1e-17], [0.5, 0.5, 1e-17, 1e-17], [0.1] * 10 + [1e-18] * 3], ids=str
+)
+def test_shares_that_are_lost_beside_the_others_are_drawn_from_all_the_same(row):
+    size = len(row)
+    p = [row, *[[1.0] + [0.0] * (size - 1)] * (size - 1)]
+    system = build(pair(4, step_ms=[1.0] * size, p=p, c=[[1] * size] * size))
+    router = Router(system, np.arange(200), seed=1)
+    k = np.zeros((size, 200), dtype=np.int64)
+    done = np.zeros((size, 200), dtype=np.int64)
+    done[0] = 4
+
+    router.route(k, done, done > 0)
+
+    assert (k.sum(axis=0) == 4).all()
+    assert not k[[at for at, share in enumerate(row) if share < 1e-6]].any()

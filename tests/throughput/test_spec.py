@@ -57,6 +57,14 @@ def test_the_specification_of_the_manual_is_read():
             {"delta_ms": 1e-9},
             "`step_ms[0]` is 6 ms, 6e+09 quanta; make `delta_ms` larger",
         ),
+        (
+            {"step_ms": [1e308, 6.0], "delta_ms": 1e-310},
+            "`step_ms[0]` is 1e+308 ms, more quanta than are counted; make `delta_ms` larger",
+        ),
+        (
+            {"delta_ms": 1e-310},
+            "`step_ms[0]` is 6 ms, more quanta than are counted; make `delta_ms` larger",
+        ),
         ({"delta_ms": 0}, "`delta_ms` is 0; it must be above 0"),
         (
             {"after_ms": [6.0, 30.0]},

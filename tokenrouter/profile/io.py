@@ -131,9 +131,14 @@ def _in_turn(times: ModelTimes, in_turn: bool) -> Iterator[str]:
 def _ways(ways: Ways, n: int) -> Iterator[str]:
     if ways.requests < 1 or ways.tokens < 1:
         yield "`ways` counts no request"
-    for move in ways.moves:
-        if not 0 <= move.model < n or not (move.to is None or 0 <= move.to < n) or move.n < 1:
-            yield f"`ways.moves` has an entry that is none: model {move.model} to {move.to}, {move.n} times"
+    for name, moves in (("moves", ways.moves), ("first", ways.first)):
+        for move in moves:
+            if not 0 <= move.model < n or not (move.to is None or 0 <= move.to < n) or move.n < 1:
+                yield f"`ways.{name}` has an entry that is none: model {move.model} to {move.to}, {move.n} times"
+    counted = {(move.model, move.rule, move.keep, move.to) for move in ways.moves}
+    for move in ways.first:
+        if (move.model, move.rule, move.keep, move.to) not in counted:
+            yield f"`ways.first` counts a way that `ways.moves` does not: model {move.model} to {move.to}"
     for stays in ways.stays:
         known = 0 <= stays.home < n and 0 <= stays.lender < n
         if not known or min(stays.lengths, default=0) < 0:

@@ -67,17 +67,20 @@ def prepare(
     spec = spec_of(system, objective=objective_of(plan.windows.objective))
     factors = _factors(plan, speeds or {})
     spec = msgspec.structs.replace(
-        spec,
-        n=most,
-        step_ms=_at_speed(system.step_ms, factors, most),
-        after_ms=_at_speed(system.after_ms, factors, most) if system.after_ms else None,
-        delta_ms=spec.delta_ms / max(1.0, *factors),
-        mean_output_tokens=output_tokens or spec.mean_output_tokens,
+        spec, n=most, mean_output_tokens=output_tokens or spec.mean_output_tokens
     )
+    try:
+        check(_sped(spec, system, [1.0] * len(factors)))
+    except SpecError as error:
+        raise CannotSimulate(f"these numbers ({source}) are no system: {error}") from None
+    spec = _sped(spec, system, factors)
     try:
         check(spec)
     except SpecError as error:
-        raise CannotSimulate(f"these numbers ({source}) are no system: {error}") from None
+        what, _, _ = str(error).partition("; ")
+        raise CannotSimulate(
+            f"at these speeds {what}, which cannot be simulated; give a --speed nearer to 1x"
+        ) from None
     table = plan.windows.table
     if windows == "off":
         table = [[1] * most for _ in plan.models]
@@ -125,6 +128,16 @@ def _factors(plan: Plan, speeds: Mapping[str, float]) -> list[float]:
         if name not in names:
             raise CannotSimulate(f"the plan has no model `{name}`; it has {', '.join(names)}")
     return [speeds.get(name, 1.0) for name in names]
+
+
+def _sped(spec: Spec, system: System, factors: list[float]) -> Spec:
+    """Return a specification whose models are so many times as fast as the system's."""
+    return msgspec.structs.replace(
+        spec,
+        step_ms=_at_speed(system.step_ms, factors, spec.n),
+        after_ms=_at_speed(system.after_ms, factors, spec.n) if system.after_ms else None,
+        delta_ms=spec.delta_ms / max(1.0, *factors),
+    )
 
 
 def _at_speed(

@@ -90,14 +90,15 @@ def _check_steps(spec: Spec, name: str, steps: float | list[float]) -> None:
     for at, step in enumerate(listed):
         place = f"{name}[{at}]" if isinstance(steps, list) else name
         _positive(step, place)
-        quanta = round(step / spec.delta_ms)
+        quanta = step / spec.delta_ms
         _need(
-            quanta >= 1,
+            round(min(quanta, 1.0)) == 1,
             f"`{place}` is {step:g} ms, which rounds to no quantum of `delta_ms` = {spec.delta_ms:g}; make `delta_ms` smaller",
         )
+        many = f"{quanta:.3g} quanta" if math.isfinite(quanta) else "more quanta than are counted"
         _need(
-            quanta <= MOST_QUANTA,
-            f"`{place}` is {step:g} ms, {quanta:.3g} quanta; make `delta_ms` larger",
+            quanta <= MOST_QUANTA + 0.5,
+            f"`{place}` is {step:g} ms, {many}; make `delta_ms` larger",
         )
 
 

@@ -128,7 +128,8 @@ def _shares(row: Floats) -> tuple[float, ...]:
     """Return for all destinations but the last the share of those that took none before it."""
     left, shares = 1.0, []
     for target in np.flatnonzero(row > 0).tolist()[:-1]:
-        shares.append(min(1.0, float(row[target]) / left))
+        # Of shares that sum to 1 the last may be lost in rounding, and find nobody left.
+        shares.append(min(1.0, float(row[target]) / left) if left > 0 else 1.0)
         left -= float(row[target])
     return tuple(shares)
 
