@@ -1,6 +1,8 @@
 """Tokens and uniform numbers drawn in compiled kernels: the definition in plain Python, and torch's meaning of it."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -82,6 +84,43 @@ def test_a_banned_id_is_never_drawn_not_even_by_the_last_draw():
     params = SamplingParams.of([(1.0, 0, 1.0, 0.0), (1.0, 4, 1.0, 0.0), (1.0, 3, 1.0, 0.0)])
 
     assert drawn(logits, params, torch.full((3,), 1 - 2**-53, dtype=torch.float64)) == [0, 0, 0]
+
+
+NO_NUMBERS = """
+import torch
+from tests.kernels.test_draw import LIBRARY, SamplingParams, draw
+
+nan, inf = float("nan"), float("inf")
+few = torch.full((40,), nan)
+few[[3, 17, 38]] = torch.tensor([1.0, 4.0, -2.0])
+early = torch.full((40,), nan)
+early[1], early[30] = 9.0, 1.0
+rows = {
+    "none": torch.full((40,), nan),
+    "few": few,
+    "early": early,
+    "banned": torch.full((40,), -inf),
+    "some banned": torch.where(torch.arange(40) % 2 == 0, nan, -inf),
+    "infinite": torch.where(torch.arange(40) == 7, inf, 0.0),
+}
+for name, row in rows.items():
+    for given in [(1.0, 0, 1.0, 0.0), (1.0, 7, 1.0, 0.0), (0.5, 7, 0.9, 0.0), (1.0, 0, 0.9, 0.1), (0.0, 0, 1.0, 0.0)]:
+        for u in (0.0, 0.5, 1 - 2**-53):
+            uniforms = torch.tensor([u], dtype=torch.float64)
+            print(name, *draw.sample(LIBRARY, row[None], SamplingParams.of([given]), uniforms).tolist(), sep=",", flush=True)
+"""
+
+
+def test_logits_that_are_no_numbers_are_never_drawn_where_there_are_others_and_nothing_breaks():
+    # In a process of its own: what reads beside its arrays may end it.
+    done = subprocess.run([sys.executable, "-c", NO_NUMBERS], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(",") for line in done.stdout.splitlines()]
+    assert len(lines) == 6 * 5 * 3
+    may = {"few": {3, 17, 38}, "early": {1, 30}, "infinite": {7}}
+    for name, got in lines:
+        assert int(got) in may.get(name, range(40)), (name, got)
 
 
 @given(

@@ -21,12 +21,13 @@ inline __m512 some_of(const float *x, long n, long at) {
   return _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), mask_of(n - at), x + at);
 }
 
+// Of values that are numbers: of two operands, min and max return the second where one is none.
 inline Tops tops_of(const float *x, long n) {
   __m512 first = _mm512_set1_ps(-INFINITY), second = first;
   for (long at = 0; at < n; at += 16) {
     const __m512 v = some_of(x, n, at);
-    second = _mm512_max_ps(second, _mm512_min_ps(first, v));
-    first = _mm512_max_ps(first, v);
+    second = _mm512_max_ps(_mm512_min_ps(first, v), second);
+    first = _mm512_max_ps(v, first);
   }
   float lanes[32];
   _mm512_storeu_ps(lanes, first);

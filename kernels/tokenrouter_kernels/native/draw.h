@@ -78,13 +78,17 @@ struct Head {
 inline int64_t draw(const float *x, long n, const Choice &by, double u, Head &head) {
   if (!(by.temperature > 0)) return likeliest(x, n);
   const double top = tops_of(x, n).first;
-  const long limit = by.top_k > 0 && by.top_k < n ? by.top_k : n;
+  if (!std::isfinite(top)) return likeliest(x, n);  // nothing but banned ids and what is no number, or one beyond all others
+  long limit = by.top_k > 0 && by.top_k < n ? by.top_k : n;
   const double all = limit == n ? weight_of_all(x, n, top, by.temperature) : 0;
   for (double reach = 4 * by.temperature;; reach *= 2) {
     const bool whole = reach > 800 * by.temperature;  // weights beyond are 0
     head.take(x, n, whole ? -INFINITY : (float)(top - reach), top, by.temperature);
     const long known = head.items.size();
-    if (limit < n && known < limit && !whole) continue;
+    if (limit < n && known < limit) {
+      if (!whole) continue;
+      limit = known;  // the other logits are no numbers
+    }
     long kept = limit;
     if (by.top_p < 1) {
       const double nucleus = by.top_p * (limit < n ? head.sums[limit - 1] : all);
@@ -93,7 +97,7 @@ inline int64_t draw(const float *x, long n, const Choice &by, double u, Head &he
       kept = std::min(kept, below + 1);
     }
     if (by.min_p > 0) {
-      long likely = 0;
+      long likely = 1;
       while (likely < known && head.weights[likely] >= by.min_p) likely++;
       if (likely == known && !whole) continue;
       kept = std::min(kept, likely);
