@@ -63,7 +63,10 @@ struct Aligned {
       free(at);
       size = (bytes + bytes / 4 + 4095) / 4096 * 4096;
       at = (char *)aligned_alloc(4096, size);
-      if (!at) throw std::bad_alloc();
+      if (!at) {
+        size = 0;  // or the next call would take what is not there
+        throw std::bad_alloc();
+      }
       memset(at, 0, size);  // what fills rows up must be finite
     }
     return at;
