@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.compiler.irs import r_stitch
+from tests.compiler.irs import COMMIT, ENTROPY, STOP, automaton, cmp, r_stitch, then
 from tests.compiler.plans import plan_of
 from tests.plan.conftest import plan as plan_fixture
 from tests.profile.profiles import profile_of
@@ -18,13 +18,15 @@ from tokenrouter.plan.hash import seal
 from tokenrouter.plan.io import named, write
 from tokenrouter.plan.structs import System
 from tokenrouter.profile.io import write as write_profile
+from tokenrouter.profile.system import of_profile
 from tokenrouter.simulate.arrivals import Arrival, TraceError, poisson, read
-from tokenrouter.simulate.events import First, Simulation
+from tokenrouter.simulate.events import Simulation
 from tokenrouter.simulate.landscape import landscape
 from tokenrouter.simulate.outcome import closed_run, open_run
 from tokenrouter.simulate.plot import heat_map
 from tokenrouter.simulate.prompts import Prompts
 from tokenrouter.simulate.setup import prepare
+from tokenrouter.simulate.ways import First, Stops, ways_of
 from tokenrouter.throughput import exact
 from tokenrouter.throughput.candidates import every
 from tokenrouter.throughput.spec import BusyRates, Spec
@@ -184,6 +186,28 @@ def test_a_request_goes_its_first_ways_until_it_has_written():
     assert [(r.first, r.last) for r in simulation.done] == [(40.0, 70.0)]
     assert [server.through for server in simulation.servers] == [4, 1]
     assert seen.tokens_per_s == pytest.approx(4 / 0.07)
+
+
+def test_ways_without_the_stopped_and_the_stopped_starting_anew_are_p_again():
+    p, c, starts = (
+        [[0.5, 0.3, 0.2], [0.6, 0.1, 0.3]],
+        [[0.8, 0.5, 0.0], [0.8, 0.6, 1.0]],
+        [0.75, 0.25, 0.0],
+    )
+
+    ways = ways_of(p, c, starts, Stops([0.2, 1.0], [0.5, 0.6]))
+
+    assert ways.stops == [
+        (0.2, 0.5),
+        (pytest.approx(0.4), 0.6),
+    ]  # of the second no more than P has room for
+    for source in range(2):
+        share, kept = ways.stops[source]
+        left = np.diff(ways.upto[source], prepend=0.0)
+        again = left + share * np.array(starts)
+        assert again == pytest.approx(p[source])
+        commits = left @ ways.kept[source] + share * kept
+        assert commits == pytest.approx(np.dot(p[source], c[source]))
 
 
 def test_a_gate_opens_at_the_moment_that_its_oldest_has_waited_long_enough():
@@ -579,6 +603,80 @@ def test_a_profile_of_something_else_is_refused_in_one_line(
 
     assert code == 1
     assert words in err and "run `trc profile` again" in err and err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def stopping():
+    """A plan whose small model stops a fifth of the answers with each token, and a profile that counted so."""
+    rules = (cmp(ENTROPY, ">", 3), STOP), (cmp(ENTROPY, ">", 2), then("large")), (None, COMMIT)
+    plan = plan_of(automaton(("small", *rules), ("large", (None, then("small")))), max_active=8)
+    moves = [(0, 0, True, None, 2000), (0, 1, True, 1, 1000), (0, 2, True, 0, 7000)]
+    profile = profile_of(plan, [*moves, (1, 0, True, 0, 1000)])
+    ways = msgspec.structs.replace(profile.ways, requests=2000, tokens=11000, ended=2000)
+    return plan, msgspec.structs.replace(profile, ways=ways)
+
+
+@pytest.mark.parametrize("load", [("--rate", "0.1", "--n", "500"), ("--clients", "3")])
+def test_answers_end_where_the_policy_stops_them(stopping, tmp_path, capsys, load):
+    _, text, _ = simulate_measured(*stopping, tmp_path, capsys, *load, "--json")
+
+    told = json.loads(text)
+    # A fifth of small's decisions stop, and each hand-over to large, one in ten, brings a token more.
+    assert told["tokens_per_s"] * told["seconds"] / told["requests"] == pytest.approx(5.5, rel=0.1)
+
+
+def test_a_plan_compiled_with_a_profile_stops_answers_as_the_profile_does(
+    stopping, tmp_path, capsys
+):
+    plan, profile = stopping
+    system = of_profile(plan, profile)
+    windows = msgspec.structs.replace(plan.windows, system=system, source="profile")
+    rules = [[0.2, 0.1, 0.7], [1.0]]
+    estimates = msgspec.structs.replace(plan.estimates, rules=rules)
+    write(
+        seal(msgspec.structs.replace(plan, windows=windows, estimates=estimates)),
+        tmp_path / "plan.json",
+    )
+
+    _, text, _ = simulate(tmp_path / "plan.json", capsys, "--rate", "0.1", "--n", "500", "--json")
+
+    told = json.loads(text)
+    assert told["tokens_per_s"] * told["seconds"] / told["requests"] == pytest.approx(5.5, rel=0.1)
+
+
+def test_stops_leave_the_speed_of_a_closed_system_as_the_model_has_it(stopping):
+    setup = prepare(*stopping, stall_ms=None)
+    speeds = []
+    for stops in (setup.stops, None):
+        simulation = Simulation(setup.spec, setup.table, 5.0, 8, seed=5, stops=stops)
+        outcome = closed_run(simulation, 4, 20000, ["small", "large"])
+        speeds.append((outcome.tokens_per_s, outcome.stderr))
+
+    (with_stops, error), (without, other) = speeds
+    assert abs(with_stops - without) < SURE * (error**2 + other**2) ** 0.5
+
+
+def test_a_length_that_is_given_is_written_whatever_the_policy_would_stop(
+    stopping, tmp_path, capsys
+):
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(f'{{"at": {at}, "output_tokens": 40}}\n' for at in range(20)))
+    given = json.loads(
+        simulate_measured(*stopping, tmp_path, capsys, "--trace", str(trace), "--json")[1]
+    )
+    mean = json.loads(
+        simulate_measured(
+            *stopping,
+            tmp_path,
+            capsys,
+            *("--rate", "0.1", "--n", "500", "--json"),
+            "--output-tokens",
+            "40",
+        )[1]
+    )
+
+    assert given["tokens_per_s"] * given["seconds"] == pytest.approx(20 * 40)
+    assert mean["tokens_per_s"] * mean["seconds"] / 500 == pytest.approx(40, rel=0.15)
 
 
 def alone(ways):

@@ -47,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="that model's steps so many times as fast; may be given for each model",
     )
     parser.add_argument(
-        "--output-tokens", type=positive, metavar="MEAN", help="mean length of an answer"
+        "--output-tokens",
+        type=positive,
+        metavar="MEAN",
+        help="mean length of an answer, whatever the policy would stop",
     )
     parser.add_argument(
         "--prompt-tokens",
@@ -150,6 +153,7 @@ def _simulate(args: argparse.Namespace, plan: Plan, setup: Setup) -> Outcome:
         seed=args.seed,
         prompts=setup.prompts,
         first=setup.first,
+        stops=setup.stops,
     )
     if args.clients is not None:
         tell(f"simulating {args.clients} clients over {args.tokens} tokens")

@@ -2,7 +2,7 @@
 
 The gates are the runtime's own (`runtime.gate`), with all three rules; the numbers are a throughput specification. As in
 the model, a step of model m with b requests takes L_m(b) at rate v_m(busy set), and after it a request goes from station
-s to j with probability P[s, j] and commits a token with probability C[s, j]. Prompts are read as the runtime's scheduler
+s to j with probability P[s, j] and commits a token with probability C[s, j], or is stopped (`simulate.ways`). Prompts are read as the runtime's scheduler
 reads them (`simulate.prompts`): beside a batch or alone, whatever the gate says, and the last piece brings the first step.
 
 Models in turn (`Spec.in_turn`) stand in line as the runtime's subservers do: where a gate opens or a prompt is to be read.
@@ -19,23 +19,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
-from typing import NamedTuple
 
 from tokenrouter.runtime.gate import Gate
 from tokenrouter.runtime.pace import Pace
 from tokenrouter.simulate.arrivals import Arrival
 from tokenrouter.simulate.prompts import Prompts, Reading, divided
+from tokenrouter.simulate.ways import First, Stops, ways_of
 from tokenrouter.throughput.check import entry
 from tokenrouter.throughput.spec import Spec
 
 EPSILON = 1e-9  # ms
-
-
-class First(NamedTuple):
-    """**P** and **C** before a request's first token, by model and station; later ones are the specification's."""
-
-    p: list[list[float]]
-    c: list[list[float]]
 
 
 @dataclass(eq=False, slots=True)
@@ -45,6 +38,7 @@ class Request:
     arrived: float
     tokens: int | None  # that it writes; None: it never ends
     prompt: int = 0  # tokens
+    whole: bool = False  # whether it writes all of them, whatever its policy would stop
     admitted: float = 0.0
     first: float | None = None  # when its first token was committed
     last: float = 0.0
@@ -95,6 +89,7 @@ class Simulation:
         seed: int = 0,
         prompts: Prompts | None = None,  # None: they take no time
         first: First | None = None,  # ways before a request's first token; None: as always
+        stops: Stops | None = None,  # None: only their lengths end requests
     ) -> None:
         self.rng = random.Random(seed)
         self.prompts = prompts
@@ -110,12 +105,11 @@ class Simulation:
         self.in_turn = spec.in_turn
         self.line: list[int] = []  # models that wait for their turn, the first one first
         self.last = 0  # the model whose turn was the latest
-        self.ways = [list(accumulate(row)) for row in spec.p]
-        self.kept = spec.c
-        self.first = None
-        if first is not None:
-            self.first = [list(accumulate(row)) for row in first.p], first.c
-        self.entry = list(accumulate(entry(spec).tolist()))
+        starts = entry(spec).tolist()
+        self.always = ways_of(spec.p, spec.c, starts, stops)
+        self.first = None if first is None else ways_of(first.p, first.c, starts, stops)
+        self.stops = stops is not None and stops.ends
+        self.entry = list(accumulate(starts))
         self.mean_tokens = spec.mean_output_tokens
         self.rates = {
             frozenset(busy.models): dict(zip(busy.models, busy.rates, strict=True))
@@ -131,11 +125,11 @@ class Simulation:
 
     # --- Requests
 
-    def submit(self, tokens: int | None, prompt: int | None = None) -> None:
-        """Let a request arrive now; without a length of its own its prompt has the mean one."""
+    def submit(self, tokens: int | None, prompt: int | None = None, *, whole: bool = False) -> None:
+        """Let a request arrive now; without a length of its own its prompt has the mean one. A `whole` one is never stopped."""
         if prompt is None:
             prompt = 0 if self.prompts is None else self.prompts.tokens
-        request = Request(self.now, tokens, prompt)
+        request = Request(self.now, tokens, prompt, whole)
         if self.active < self.max_active:
             self._admit(request)
         else:
@@ -192,7 +186,7 @@ class Simulation:
             self.advance(inf if coming is None else coming.at_ms)
             while coming is not None and coming.at_ms <= self.now + EPSILON:
                 tokens = self.length() if coming.tokens is None else coming.tokens
-                self.submit(tokens, coming.prompt)
+                self.submit(tokens, coming.prompt, whole=coming.tokens is not None)
                 coming = next(arrivals, None)
 
     def advance(self, until: float = inf) -> None:
@@ -325,22 +319,29 @@ class Simulation:
 
     def _route(self, request: Request) -> None:
         """Let a request that has made a step commit what it wrote, and go on."""
-        source = request.station
-        ways, commits = self.ways, self.kept
+        source, ways = request.station, self.always
         if self.first is not None and request.first is None and source < len(self.servers):
-            ways, commits = self.first
-        target = self._draw(ways[source])
-        kept = commits[source][target]
+            ways = self.first
+        stop, stop_kept = ways.stops[source]
+        if self.stops and stop > 0 and not request.whole and self.rng.random() < stop:
+            self._commit(request, stop_kept)
+            self._end(request)
+            return
+        target = self._draw(ways.upto[source])
+        self._commit(request, ways.kept[source][target])
+        if request.tokens is not None and request.written >= request.tokens:
+            self._end(request)
+        else:
+            self._arrive(request, target)
+
+    def _commit(self, request: Request, kept: float) -> None:
+        """Let a request write a token with probability `kept`."""
         if kept >= 1 or (kept > 0 and self.rng.random() < kept):
             self.tokens += 1
             request.written += 1
             request.last = self.now
             if request.first is None:
                 request.first = self.now
-        if request.tokens is not None and request.written >= request.tokens:
-            self._end(request)
-        else:
-            self._arrive(request, target)
 
     def _end(self, request: Request) -> None:
         self.active -= 1

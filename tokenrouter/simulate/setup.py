@@ -11,9 +11,10 @@ from tokenrouter.errors import TokenRouterError
 from tokenrouter.plan.structs import Admit, Plan, System
 from tokenrouter.profile.structs import Profile
 from tokenrouter.profile.system import Unmodelled, of_plan, of_profile, spec_of
+from tokenrouter.profile.ways import Way, assumed, counted
 from tokenrouter.profile.windows import objective_of
-from tokenrouter.simulate.events import First
 from tokenrouter.simulate.prompts import Prompts
+from tokenrouter.simulate.ways import First, Stops
 from tokenrouter.throughput.check import MOST_REQUESTS, check
 from tokenrouter.throughput.spec import Spec, SpecError
 from tokenrouter.throughput.table import solve_table
@@ -38,6 +39,7 @@ class Setup(NamedTuple):
     source: str  # of the numbers
     prompts: Prompts
     first: First | None  # ways before a request's first token
+    stops: Stops  # decisions that end a request
 
 
 def prepare(
@@ -100,7 +102,19 @@ def prepare(
         hidden=[model.hidden_size for model in plan.models],
     )
     first = First(system.first_p, system.first_c) if system.first_p else None
-    return Setup(spec, table, plan.windows.max_wait_ms, most, source, prompts, first)
+    traffic = assumed(plan) if profile is None else counted(plan, profile.ways)
+    stops = _stops(traffic.ways, len(plan.models), ends=output_tokens is None)
+    return Setup(spec, table, plan.windows.max_wait_ms, most, source, prompts, first, stops)
+
+
+def _stops(ways: list[Way], n_models: int, *, ends: bool) -> Stops:
+    """Return the decisions that end a request; a plan's own estimates are those of the numbers that it has."""
+    share, kept = [0.0] * n_models, [0.0] * n_models
+    for way in ways:
+        if way.target is None:
+            share[way.source] += way.p
+            kept[way.source] += way.p * way.kept
+    return Stops(share, [k / p if p else 0.0 for k, p in zip(kept, share, strict=True)], ends)
 
 
 def _mean_prompt(profile: Profile | None) -> int:
