@@ -102,3 +102,33 @@ def test_no_bound_is_no_bound():
     pace.took([(0, 100)], 100.0)
 
     assert pace.allowance(writing=True) == Allowance()
+
+
+def test_a_model_whose_every_batch_takes_long_reads_prompts_for_as_long_as_four_of_them():
+    pace = Pace(100.0, 1000)
+    for ms in (60.0, 50.0, 5000.0, 40.0, 50.0):
+        pace.took([], ms)
+    pace.took([(0, 100)], 100.0)
+
+    assert pace.allowance(writing=True).work == pytest.approx(200.0, rel=0.01)
+
+    for _ in range(LATEST // 2 + 1):  # faster again: the bound that was asked for
+        pace.took([], 20.0)
+    assert pace.allowance(writing=True).work == pytest.approx(100.0, rel=0.01)
+
+
+def test_prompts_of_a_model_whose_weights_take_long_to_read_do_not_mostly_pay_for_the_weights():
+    plan = toy.plan(toy.s.Program(rules=[toy.rule()]), capacity=16_384, context=4096)
+    engine, took = slow(plan, fixed_ms=300.0, ms_a_token=25.0, stall_ms=100.0)
+    stream = engine.submit([1, 2, 3], Sampling(max_tokens=3000, ignore_eos=True))
+    while len(engine.completions[stream].tokens) < 3:
+        engine.step()
+    begun = len(took)
+
+    requests = [engine.submit([at + 1] * 300, toy.greedy(2, ignore_eos=True)) for at in range(3)]
+    while any(engine.completions[request].finish is None for request in requests):
+        assert engine.step()
+
+    beside = [ms for ms, chunks in took[begun:] if any(c.n > 1 for c in chunks)]
+    assert max(beside[1:]) <= 4 * 325 + 75, beside
+    assert 300.0 * len(beside) <= sum(beside) / 3, "a third or more of the time went into weights"

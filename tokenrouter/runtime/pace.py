@@ -7,6 +7,10 @@ a text; a token deeper in costs more, since it attends to all before it:
 
 which is where attention (4 * hidden * start operations a layer) has as many operations as the layer's matrices have
 (about 24 * hidden^2, a feed-forward part of 4 * hidden included).
+
+A model whose every batch takes long, since its weights have to be read from memory, cannot keep others waiting for less; prompts
+in pieces as small as such a bound allows would mostly cost what each batch costs. So a batch may take four times what
+one without prompts takes, if that is more: three quarters of it then go into the prompt.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import NamedTuple
 
 LEAST = 16.0  # work of a batch, however slow the model: prompts must get on
 LATEST = 5  # batches that the speed is the median of
+BATCHES = 4  # without prompts, as long as which one with prompts may always take
 
 
 class Allowance(NamedTuple):
@@ -42,16 +47,21 @@ class Pace:
         self.stall_ms = stall_ms  # None: a batch may take what it takes
         self._deep = 6.0 * max(1, hidden_size)
         self._rates: deque[float] = deque(maxlen=LATEST)  # ms for a unit of work, all else included
+        self._plain_ms: deque[float] = deque(maxlen=LATEST)  # of batches without prompts
 
     def allowance(self, *, writing: bool) -> Allowance:
         """Return what the next batch may read; where nobody writes, there is nobody to wait for it."""
         if self.stall_ms is None or not writing:
             return Allowance()
         rate = median(self._rates) if self._rates else float("inf")
-        return Allowance(max(self.stall_ms / rate if rate else LEAST, LEAST), self._deep)
+        may_take = max(self.stall_ms, BATCHES * median(self._plain_ms) if self._plain_ms else 0.0)
+        return Allowance(max(may_take / rate if rate else LEAST, LEAST), self._deep)
 
     def took(self, read: Iterable[tuple[int, int]], elapsed_ms: float) -> None:
-        """Learn from a batch that read `n` tokens of prompts after `start` others, for each (start, n)."""
+        """Learn from a batch that read `n` tokens of prompts after `start` others, for each (start, n), or none."""
+        read = list(read)
+        if not read:
+            self._plain_ms.append(elapsed_ms)
         work = sum(n * (1 + (start + n / 2) / self._deep) for start, n in read)
         if work >= LEAST / 2:  # of less, the rest of the batch tells more than the prompt
             self._rates.append(elapsed_ms / work)

@@ -221,9 +221,8 @@ class Subserver:
             self.send(FRONT_END, commits)
         self.phases.at(None)
         took_ms = self.stopwatch_ms() - started
-        if prompts:
-            self.pace.took([(chunk.start, chunk.n) for chunk in prompts], took_ms)
-        else:
+        self.pace.took([(chunk.start, chunk.n) for chunk in prompts], took_ms)
+        if not prompts:
             self.meter.timed(len(chunks), took_ms)
         return True
 

@@ -286,9 +286,9 @@ class Simulation:
         own = not self.in_turn or self.last == model
         steps = server.step_ms if own else server.after_ms
         server.left = steps[min(size, len(steps)) - 1] if size else 0.0
+        server.began = self.now
         if self.prompts is None or not server.reading:
             return
-        server.began = self.now
         allowance = server.pace.allowance(writing=self._writing() > 0)
         work = min(float(self.prompts.beside(size)), allowance.work)
         server.pieces = divided(server.reading, work, allowance)
@@ -305,7 +305,7 @@ class Simulation:
         if stepped:
             server.batches += 1
             server.through += len(stepped)
-        if pieces:
+        if pieces or stepped:
             server.pace.took([(r.start, taken) for r, taken in pieces], self.now - server.began)
         for reading, taken in pieces:
             reading.left -= taken
