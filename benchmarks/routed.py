@@ -6,12 +6,13 @@
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
 of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights
 in the same type. They are measured with the same requests in turn, each warm; the order turns round with every round.
-Servers stay up over all numbers of clients, and those of other engines over all policies. What is measured
-is written down at once: the same command goes on where it was stopped.
+Servers stay up over all numbers of clients, and ordinary ones over all policies. What is measured
+is written down at once: the same command goes on where it was stopped. `--apart` measures one side after the other, with the
+same requests, where memory does not hold two stacks of a pair.
 
 `--alone` measures, with the same requests, each model of the pair without any routing: what the longer context of longer
 answers costs by itself. Pairs of random weights (`dummy:`) have the shapes of published models; what they write means
-nothing, so their policies hand over by chance only. Needs a machine with nothing else to do.
+nothing, and so do the entropies that `stitch` goes by there. Needs a machine with nothing else to do.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import itertools
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from engines.peers import PEERS, Peer, served
@@ -41,7 +44,7 @@ from tokenrouter.bench.sample import Ask, Asker
 from tokenrouter.bench.stream import Stream
 from tokenrouter.compiler.compile import compile_policy
 from tokenrouter.models.tokenizer import TextTokenizer
-from tokenrouter.plan.io import write
+from tokenrouter.plan.io import read, write
 
 CLIENTS = (1, 4, 8, 16)
 PROMPT = 96  # tokens
@@ -57,20 +60,15 @@ def main() -> None:
     record = started(args.output, args.dtype)
     for pair in args.pair:
         names = [ALONE + ":small", ALONE + ":large"] if args.alone else args.policy
-        policies = [name for name in names if pair == "demo" or name not in SIGNALS]
         todo = [
             record.cell(pair, policy, clients, args.tokens)
-            for policy in policies
+            for policy in names
             for clients in args.clients
         ]
-        while left := [cell for cell in todo if cell.rounds(sides(args, cell)) < args.rounds]:
-            wanted = {side for cell in left for side in sides(args, cell)}
-            with peers(pair, [peer for peer in PEERS if peer in wanted], args) as others:
-                if gone := wanted - {ROUTED, BASELINE, *others}:
-                    raise SystemExit(f"{', '.join(gone)} cannot be had here; name other --sides")
-                for _, cells in itertools.groupby(left, key=lambda cell: cell.policy):
-                    own = list(cells)
-                    measure(own, sides(args, own[0]), others, args, record)
+        everyone = [ROUTED] if args.alone else [ROUTED, *args.sides]
+        for group in [[side] for side in everyone] if args.apart else [everyone]:
+            while left := [cell for cell in todo if lacks(cell, group, args)]:
+                measure(pair, left, group, args, record)
     text = table(record)
     print(text)
     if args.markdown is not None:
@@ -92,6 +90,7 @@ def arguments() -> argparse.Namespace:
     add("--windows", choices=("fixed", "adaptive", "off"), default="fixed", help="as of trc serve")
     add("--threads", type=int, help="of each model of ours (as trc serve has it)")
     add("--peer-threads", type=int, default=1, help="of each ordinary server (%(default)s)")
+    add("--apart", action="store_true", help="one side after the other: for what memory is short")
     add("--alone", action="store_true", help="measure the models without routing instead")
     add("--quick", action="store_true", help="the demo pair, p10, 1 and 4 clients, 32 tokens")
     add("--markdown", type=Path, metavar="FILE", help="write the table for docs")
@@ -106,12 +105,15 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def sides(args: argparse.Namespace, cell: Cell) -> list[str]:
-    """Return who is measured in a cell: other engines follow no policy whose signals they do not tell."""
-    if cell.policy.startswith(ALONE):
-        return [ROUTED]
-    beside = [side for side in args.sides if side == BASELINE or cell.policy not in SIGNALS]
-    return [ROUTED, *beside]
+def sides(cell: Cell, group: Sequence[str]) -> list[str]:
+    """Return who of a group is measured in a cell: other engines follow no policy whose signals they do not tell."""
+    return [side for side in group if side not in PEERS or cell.policy not in SIGNALS]
+
+
+def lacks(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> bool:
+    """Return whether some side of a group has yet to be measured in a cell."""
+    own = sides(cell, group)
+    return bool(own) and cell.rounds(own) < args.rounds
 
 
 @contextlib.contextmanager
@@ -134,59 +136,111 @@ def peers(
 
 
 def measure(
-    cells: Sequence[Cell],
-    beside: Sequence[str],
+    pair: str, cells: Sequence[Cell], group: Sequence[str], args: argparse.Namespace, record: Record
+) -> None:
+    """Add one round of a group of sides to cells of a pair."""
+    wanted = {side for cell in cells for side in sides(cell, group)}
+    with (
+        peers(pair, [peer for peer in PEERS if peer in wanted], args) as others,
+        contextlib.closing(Ordinary(["--threads", str(args.peer_threads)])) as ordinary,
+    ):
+        if gone := wanted - {ROUTED, BASELINE, *others}:
+            raise SystemExit(f"{', '.join(gone)} cannot be had here; name other --sides")
+        for policy, own in itertools.groupby(cells, key=lambda cell: cell.policy):
+            with serving(pair, policy, group, ordinary, others, args) as here:
+                for cell in own:
+                    text = f"{pair} {policy}: {cell.clients} clients, {cell.tokens} tokens each"
+                    say(text)
+                    begun = Others()
+                    asyncio.run(add_round(cell, here))
+                    cell.others.append(begun.cores())
+                    cell.when = datetime.now(UTC).date().isoformat()
+                    if cell.others[-1] > QUIET:
+                        say(f"{cell.others[-1]:.2f} cores worked for others meanwhile")
+                    save(record, args.output)
+
+
+class Ordinary:
+    """Our own servers of one model each, kept for the next policy where it wants the same."""
+
+    def __init__(self, options: list[str]) -> None:
+        self._options = options
+        self._serve: list[Any] = []
+        self._stack = contextlib.ExitStack()
+        self._urls: list[str] = []
+
+    def urls(self, plans: list[tuple[str, Path]]) -> list[str]:
+        """Return where plans of these models and programs are served; their windows are of one request, which waits for nobody."""
+        serve = [(plan.models, plan.programs) for plan in (read(path) for _, path in plans)]
+        if serve != self._serve:
+            self.close()
+            found = self._stack.enter_context(servers.started(plans, self._options))
+            self._serve, self._urls = serve, [url for _, url in found]
+        return self._urls
+
+    def close(self) -> None:
+        """End them."""
+        self._stack.close()
+        self._serve = []
+
+
+@dataclass(frozen=True)
+class Course:
+    """What serves one policy."""
+
+    served: course.Served
+    tokens: str  # the server that makes prompts
+    urls: dict[str, list[str]]  # of our own sides
+    others: dict[str, list[Peer]]  # of other engines
+
+
+@contextlib.contextmanager
+def serving(
+    pair: str,
+    policy: str,
+    group: Sequence[str],
+    ordinary: Ordinary,
     others: dict[str, list[Peer]],
     args: argparse.Namespace,
-    record: Record,
-) -> None:
-    """Add one round to the cells of one policy."""
-    first = cells[0]
-    with tempfile.TemporaryDirectory() as directory:
+) -> Iterator[Course]:
+    """Serve a policy on the sides of a group."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         path = Path(directory) / "policy.route"
-        path.write_text(source(first.pair, first.policy, args.dtype), encoding="utf-8")
+        path.write_text(source(pair, policy, args.dtype), encoding="utf-8")
         plan = compile_policy(path)
         where = Path(directory) / "plan.json"
         write(plan, where)
-        ours = course.Served(plan=plan, path=where, baseline=BASELINE in beside, options=[])
-        own = ["--windows", args.windows]
-        if args.threads is not None:
-            own += ["--threads", str(args.threads)]
-        with contextlib.ExitStack() as stack:
-            routed, *alone = stack.enter_context(ours.plans())
-            up = stack.enter_context(servers.started([routed], own))
-            ordinary = ["--threads", str(args.peer_threads)]
-            up += stack.enter_context(servers.started(alone, ordinary))
-            urls = [url for _, url in up]
-            for cell in cells:
-                say(f"{cell.pair} {cell.policy}: {cell.clients} clients, {cell.tokens} tokens each")
-                begun = Others()
-                asyncio.run(add_round(cell, ours, urls, beside, others))
-                cell.others.append(begun.cores())
-                cell.when = datetime.now(UTC).date().isoformat()
-                if cell.others[-1] > QUIET:
-                    say(f"{cell.others[-1]:.2f} cores worked for others meanwhile")
-                save(record, args.output)
+        served = course.Served(plan=plan, path=where, baseline=not args.alone, options=[])
+        routed, *alone = stack.enter_context(served.plans())
+        urls = {}
+        if ROUTED in group:
+            own = ["--windows", args.windows]
+            if args.threads is not None:
+                own += ["--threads", str(args.threads)]
+            found = stack.enter_context(servers.started([routed], own))
+            urls[ROUTED] = [url for _, url in found]
+        if BASELINE in group:
+            urls[BASELINE] = ordinary.urls(alone)
+        # Somebody has to make tokens of text: where other engines are alone, the smallest of ours.
+        makes = next(iter(urls.values()), None) or ordinary.urls(alone[:1])
+        yield Course(
+            served, makes[0], urls, {name: others[name] for name in group if name in others}
+        )
 
 
-async def add_round(
-    cell: Cell,
-    ours: course.Served,
-    urls: Sequence[str],
-    beside: Sequence[str],
-    others: dict[str, list[Peer]],
-) -> None:
-    """Measure every side of a cell once, with the same requests."""
-    https = [Http(url) for url in urls]
-    tokenizer = TextTokenizer.of(ours.plan, ours.path.parent)
-    alone = {BASELINE: https[1:], **others}
+async def add_round(cell: Cell, here: Course) -> None:
+    """Measure the sides of a cell once, with the same requests."""
+    tokens = Http(here.tokens)
+    https = {side: [Http(url) for url in urls] for side, urls in here.urls.items()}
+    tokenizer = TextTokenizer.of(here.served.plan, here.served.path.parent)
+    found: dict[str, list[Any]] = {**https, **here.others}
     askers: dict[str, Asker] = {
-        side: Stream(https[0], ASK)
+        side: Stream(found[side][0], ASK)
         if side == ROUTED
-        else Dispatcher(ours.plan, tokenizer, alone[side], ASK)
-        for side in beside
+        else Dispatcher(here.served.plan, tokenizer, found[side], ASK)
+        for side in sides(cell, list(found))
     }
-    turn = len(cell.runs.get(ROUTED, []))
+    turn = min(len(cell.runs.get(side, [])) for side in askers)
     if turn % 2:
         askers = dict(reversed(askers.items()))
     lengths = Lengths(prompt=PROMPT, output=cell.tokens, shared=0)
@@ -198,19 +252,19 @@ async def add_round(
         seed=1000 * cell.clients + 100 * NAMES.index(cell.policy) + turn,
         ask=ASK,
     )
-    benches = {
-        side: run.Bench(settings, https[0], {side: ask}, say) for side, ask in askers.items()
-    }
     try:
-        for side, bench in benches.items():
+        for side, ask in askers.items():
+            bench = run.Bench(settings, tokens, {side: ask}, say)
             for job in await bench.jobs(1, 0):
-                await askers[side](msgspec.structs.replace(job, max_tokens=WARM))
+                await ask(msgspec.structs.replace(job, max_tokens=WARM))
             for row in await bench.measure():
                 cell.runs.setdefault(side, []).extend(row.runs)
             await asyncio.sleep(REST_S if side == "vllm" else 0.2)
     finally:
-        for http in [*https, *(peer.http for up in others.values() for peer in up)]:
-            await http.close()
+        for each in [tokens, *itertools.chain(*https.values())]:
+            await each.close()
+        for peer in itertools.chain(*here.others.values()):
+            await peer.http.close()
 
 
 def say(text: str) -> None:

@@ -55,9 +55,13 @@ class Engine:
         self.n = 0
 
     def choose(self, ids: Ids, free: list[int]) -> tuple[int, int]:
-        """Return the free slot that knows the most of a prompt, the longest unused of equals, and how much it knows."""
+        """Return the free slot that knows the most of a prompt, and how much it knows; the longest unused one where none knows a tenth.
+
+        Prompts that merely begin with the same word would otherwise take each other's slot again and again.
+        """
         known = {at: min(common(ids, self.slots[at].ids), len(ids) - 1) for at in free}
-        at = max(free, key=lambda at: (known[at] > len(ids) // 10, known[at], -self.slots[at].used))
+        known = {at: n if n > len(ids) // 10 else 0 for at, n in known.items()}
+        at = max(free, key=lambda at: (known[at], -self.slots[at].used))
         return at, known[at]
 
     def step(self, prompts: list[Ids]) -> list[int]:

@@ -13,12 +13,13 @@ class Pair(NamedTuple):
     small: str
     large: str
     cost: float  # of a token of the large one, in tokens of the small one
+    entropy: float  # nats, above which a token is uncertain: so that large writes about a third of the tokens
 
 
 PAIRS = {
-    "demo": Pair("demo:small", "demo:large", 2.7),
-    "0.6b+1.7b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-1.7b", 2.9),
-    "0.6b+4b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-4b", 6.8),
+    "demo": Pair("demo:small", "demo:large", 2.7, 4.5),
+    "0.6b+1.7b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-1.7b", 2.9, 7.3),
+    "0.6b+4b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-4b", 6.8, 7.3),
 }
 MODELS = """route 1
 model small {{ use "{small}"  dtype {dtype}  cost 1 }}
@@ -37,17 +38,17 @@ policy by_chance {{
 }}
 """
 STITCH = """
-policy stitch {
+policy stitch {{
   start small
-  at small {
-    when entropy > 3.3 -> retry large
+  at small {{
+    when entropy > {entropy} -> retry large
     otherwise -> commit
-  }
-  at large {
-    when entropy <= 3.3 -> commit then small
+  }}
+  at large {{
+    when entropy <= {entropy} -> commit then small
     otherwise -> commit
-  }
-}
+  }}
+}}
 """
 MIXTURE = """
 policy mixture {
@@ -72,7 +73,7 @@ POLICIES = {
     "mixture": MIXTURE,
     "stitch": STITCH,
 }
-SIGNALS = {"stitch"}  # read what random weights do not have, and what other engines do not tell
+SIGNALS = {"stitch"}  # read what other engines do not tell
 
 
 def source(pair: str, policy: str, dtype: str) -> str:
@@ -80,7 +81,10 @@ def source(pair: str, policy: str, dtype: str) -> str:
     models = PAIRS[pair]
     lines = MODELS.format(**models._asdict(), dtype=dtype).splitlines()
     if not policy.startswith(f"{ALONE}:"):
-        return "\n".join(lines) + POLICIES[policy]
+        text = POLICIES[policy]
+        return "\n".join(lines) + (
+            text.format(entropy=models.entropy) if policy in SIGNALS else text
+        )
     name = policy.partition(":")[2]
     own = [line for line in lines if line.startswith(("route", f"model {name} "))]
     return "\n".join(own) + ONLY.format(name=name)
