@@ -293,6 +293,17 @@ def test_those_that_write_wait_for_prompts_no_longer_than_they_may():
     assert last(1e6) == pytest.approx(10.5 + 18.0 + 2 * (10 + 511 / 2) + 10 + 162 / 2)
 
 
+def test_those_that_write_may_wait_as_long_as_four_batches_without_prompts():
+    prompts = reading(tokens=1, stall_ms=20.0)
+    simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=prompts)
+
+    open_run(simulation, [Arrival(0.0, 7), Arrival(35.0, 1, 1200)], ["only"])
+
+    # Three batches of 10 ms after the first token; then 16 tokens of the prompt, and 35 and 41 in what may be 40 ms.
+    first, _ = sorted(simulation.done, key=lambda r: r.arrived)
+    assert first.last == pytest.approx(10.5 + 3 * 10.0 + 18.0 + 27.5 + 30.5)
+
+
 def test_nobody_waits_for_prompts_where_nobody_writes():
     prompts = reading(tokens=500, stall_ms=20.0)
     simulation = Simulation(one_model(), [[1] * 4], NEVER, 4, prompts=prompts)
