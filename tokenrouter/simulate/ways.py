@@ -48,9 +48,8 @@ def ways_of(
             min(1.0, max(0.0, x * k - share * start * kept_there) / rest) if rest > 0 else 0.0
             for x, k, start, rest in zip(row, kept, starts, left, strict=True)
         ]
-        if (
-            sum(left) <= 0
-        ):  # all are stopped: who writes on all the same goes as another would start
+        if sum(left) <= 0:
+            # All are stopped: who writes on all the same goes as another would start.
             left, commits = row, kept
         if share == 0:
             commits = kept
