@@ -106,6 +106,70 @@ def test_up_to_what_may_be_kept_no_prefix_gives_way():
     assert cache.match([1, 2, 3, 4], 4) == first
 
 
+def read(cache: PrefixCache, tokens: list[int]) -> int:
+    """Serve one request, and return how many of its pages were found."""
+    pool = cache.pool
+    pages = cache.match(tokens, len(tokens))
+    found = len(pages)
+    pages += pool.take(len(tokens) // SIZE - found)
+    cache.insert(tokens, pages, found, len(pages))
+    pool.release(pages)
+    return found
+
+
+def test_requests_that_come_back_in_turn_are_found_though_they_need_more_than_half_of_the_pool():
+    cache = PrefixCache(PagePool(12, spared=6), SIZE)
+    circle = [[10 + at] * 2 + [at, 1, at, 2, at, 3] for at in range(2)]  # 8 pages in all
+
+    rounds = [[read(cache, tokens) for tokens in circle] for _ in range(4)]
+
+    assert rounds[0] == [0, 0]
+    assert rounds[-1] == [4, 4]
+    cache.pool.check([])
+
+
+def test_prompts_that_nobody_asks_for_again_take_no_more_than_what_may_be_kept():
+    cache = PrefixCache(PagePool(12, spared=6), SIZE)
+
+    for at in range(40):
+        read(cache, [at, 1, at, 2, at, 3])
+
+    assert cache.pool.n_unwritten == 6
+
+
+def test_a_prompt_that_comes_again_when_the_whole_pool_would_have_lost_it_too_takes_no_more_memory():
+    cache = PrefixCache(PagePool(12, spared=6), SIZE)
+
+    for at in range(40):
+        read(cache, [at % 5, 1, at % 5, 2, at % 5, 3])  # 15 pages in a circle
+
+    assert cache.pool.n_unwritten == 6
+
+
+def test_who_waits_and_asks_over_and_over_makes_the_pool_spare_no_page_twice():
+    cache = PrefixCache(PagePool(12, spared=3), SIZE)
+    read(cache, [1, 2, 3, 4, 5, 6])
+    read(cache, [7, 8])  # the end of the other one gives way
+
+    for _ in range(5):
+        cache.pool.release(cache.match([1, 2, 3, 4, 5, 6], 6))
+
+    assert cache.pool.spared == 4
+
+
+def test_pages_that_give_way_to_what_requests_hold_are_asked_for_again_without_harm():
+    pool = PagePool(6, spared=2)
+    cache = PrefixCache(pool, SIZE)
+    read(cache, [1, 2, 3, 4])
+    held = pool.take(4)  # both kept pages, and two that were never used
+    assert pool.n_unwritten == 2
+
+    assert read(cache, [1, 2, 3, 4]) == 0
+    pool.release(held)
+    assert read(cache, [1, 2, 3, 4]) == 2
+    assert pool.n_unwritten == 0
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 1), min_size=1, max_size=9))),
     st.integers(0, 6),

@@ -2,7 +2,8 @@
 
 It knows nothing of tensors or tokens. A page is held by one or more sequences, or it is kept by the prefix cache with
 nobody holding it, or it is free. Memory on a CPU is taken from the machine by the first who writes there: once `spared` pages have
-been given to somebody, cached prefixes give way before any other page is. What requests hold may fill the pool all the same.
+been given to somebody, cached prefixes give way before any other page is. What requests hold may fill the pool all the same, and
+so may prefixes that are asked for again after they gave way (`PrefixCache`).
 
 INVARIANT: held + kept + free == total; after the last request, free + kept == total.
 """
@@ -39,7 +40,12 @@ class PagePool:
     @property
     def n_free(self) -> int:
         """Pages without content."""
-        return len(self._back) + self.total - self._given
+        return len(self._back) + self.n_unwritten
+
+    @property
+    def n_unwritten(self) -> int:
+        """Pages that nobody ever held, for which no memory was taken."""
+        return self.total - self._given
 
     @property
     def n_kept(self) -> int:
@@ -79,6 +85,10 @@ class PagePool:
                 self._kept[page] = None
             else:
                 self._back.append(page)
+
+    def spare_less(self) -> None:
+        """Let one more page that nobody ever held be used before cached prefixes give way."""
+        self.spared = min(self.total, max(self.spared, self._given) + 1)
 
     def _next(self) -> int:
         if self._back:

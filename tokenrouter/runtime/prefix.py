@@ -3,6 +3,11 @@
 A tree over pages: a node is (parent page, the page's tokens) -> page. Nothing is hashed away, so two prefixes are never
 confused. Pages are shared, never copied; only full ones enter, so nobody writes to a shared page.
 
+A pool may spare memory: kept prefixes give way before pages that nobody has written to are used. One that is asked for again
+soon after it gave way was worth such a page, so the pool spares a page less for each. Requests that come back in turn would else find
+nothing as soon as they have a little more than what is kept: the oldest goes first, and is the next one to be asked for. What is remembered of
+pages that are gone is a hash of their tokens; two that share one make the pool spare a page less than it might.
+
 INVARIANT: whoever holds a page holds its parents, so a page that nobody holds has no child that somebody does, and
 releasing the deepest first makes the oldest kept page a leaf.
 """
@@ -22,6 +27,8 @@ class PrefixCache:
         self.page_size = page_size
         self._page: dict[Key, int] = {}
         self._key: dict[int, Key] = {}
+        self._content: dict[int, int] = {}  # hash of the tokens of a page and all before it
+        self._gone: dict[int, None] = {}  # contents that gave way to spare memory, oldest first
         pool.on_evict = self._forget
 
     def match(self, tokens: list[int], limit: int) -> list[int]:
@@ -35,6 +42,8 @@ class PrefixCache:
             pages.append(page)
             parent = page
         self.pool.hold(pages)
+        if self._gone:
+            self._ask_again(tokens[len(pages) * self.page_size : limit], parent)
         return pages
 
     def insert(self, tokens: list[int], pages: list[int], first: int, last: int) -> None:
@@ -51,7 +60,25 @@ class PrefixCache:
             if self._page.setdefault(key, pages[at]) != pages[at]:
                 return
             self._key[pages[at]] = key
+            self._content[pages[at]] = self._hash(parent, key[1])
             self.pool.keep(pages[at])
+
+    def _hash(self, parent: int, tokens: tuple[int, ...]) -> int:
+        return hash((self._content[parent] if parent >= 0 else 0, tokens))
+
+    def _ask_again(self, tokens: list[int], parent: int) -> None:
+        """Let the pool spare a page less for each that a pool which spares none would still have had, of `tokens` behind a page."""
+        size = self.page_size
+        content = self._content[parent] if parent >= 0 else 0
+        for end in range(size, len(tokens) + 1, size):
+            content = hash((content, tuple(tokens[end - size : end])))
+            if content not in self._gone:
+                return
+            del self._gone[content]
+            self.pool.spare_less()
 
     def _forget(self, page: int) -> None:
         del self._page[self._key.pop(page)]
+        self._gone[self._content.pop(page)] = None
+        while len(self._gone) > self.pool.n_unwritten:
+            del self._gone[next(iter(self._gone))]
