@@ -198,9 +198,10 @@ def answer(process: subprocess.Popen[str]) -> dict[str, float]:
     raise EngineError(f"it ended with status {process.wait()}; BENCH_STDERR=1 shows what it says")
 
 
-def spread(values: list[float]) -> float:
-    """Return how far apart the rounds are."""
-    return (max(values) - min(values)) / statistics.median(values)
+def measured(values: list[float]) -> str:
+    """Return the median of the rounds and how far apart they are."""
+    middle = statistics.median(values)
+    return f"{middle:8.0f} ({100 * (max(values) - min(values)) / middle:2.0f}%)"
 
 
 def show(engines: list[Engine], sizes: list[int]) -> None:
@@ -210,14 +211,11 @@ def show(engines: list[Engine], sizes: list[int]) -> None:
         f"\ndecode, tokens/s at N requests (spread)\n{'':14}{head}{'ready s':>10}{'memory MB':>11}"
     )
     for engine in engines:
-        cells = "".join(
-            f"{statistics.median(engine.decode[n]):8.0f} ({100 * spread(engine.decode[n]):2.0f}%)"
-            for n in sizes
-        )
+        cells = "".join(measured(engine.decode[n]) for n in sizes)
         print(f"{engine.name:14}{cells}{engine.ready_s:10.1f}{engine.memory_mb:11.0f}")
-    print(f"\nfirst token of all, ms\n{'':14}{head}")
+    print(f"\nfirst token of all, ms (spread)\n{'':14}{head}")
     for engine in engines:
-        cells = "".join(f"{statistics.median(engine.first[n]):14.0f}" for n in sizes)
+        cells = "".join(measured(engine.first[n]) for n in sizes)
         print(f"{engine.name:14}{cells}")
     peers = [engine for engine in engines if engine.name in ("transformers", "llama.cpp", "vllm")]
     ours = [engine for engine in engines if engine.name in OURS]
