@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tokenrouter_kernels.native import certainty, draw
 from tokenrouter_kernels.native.build import library
+from tokenrouter_kernels.native.certainty import Looked
 from tokenrouter_kernels.philox import uniform as plain_uniform
 from tokenrouter_kernels.sampling import SamplingParams
 from tokenrouter_kernels.sampling import greedy as plain_greedy
@@ -43,14 +44,16 @@ def sample(logits: Tensor, params: SamplingParams, uniforms: Tensor) -> Tensor:
     return plain_sample(logits, params, uniforms)
 
 
-def signals(needed: Sequence[Key], logits: Tensor, tokens: Tensor) -> dict[Key, Tensor]:
-    """Return signals by name and arguments: logits [B, V], tokens [B] int64 -> [B] each."""
+def signals(
+    needed: Sequence[Key], logits: Tensor, tokens: Tensor, looked: Looked | None = None
+) -> dict[Key, Tensor]:
+    """Return signals by name and arguments: logits [B, V], tokens [B] int64 -> [B] each; `looked` is what is known of these two."""
     if _has_kernel(logits):
         from tokenrouter_kernels import triton as fast  # noqa: PLC0415
 
         return fast.signals(needed, logits, tokens)
     if certainty.fits(logits) and (compiled := library()) is not None:
-        return certainty.signals(compiled, needed, logits, tokens)
+        return certainty.signals(compiled, needed, logits, tokens, looked)
     return plain_signals(needed, logits, tokens)
 
 

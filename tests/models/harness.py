@@ -63,12 +63,13 @@ class Paged:
         self.cache = model.new_cache(requests * per, PAGE)
         self.pages = [[request + at * requests for at in range(per)] for request in range(requests)]
 
-    def extend(self, *parts, hidden=False):
+    def extend(self, *parts, hidden=False, vocabulary=0):
         """Read (request, start, tokens) parts as one batch and return the output."""
         extensions = [
             Extension(tokens, start, self.pages[request]) for request, start, tokens in parts
         ]
-        return self.model.extend(ExtendBatch.of(extensions, PAGE), self.cache, hidden=hidden)
+        batch = ExtendBatch.of(extensions, PAGE, vocabulary=vocabulary)
+        return self.model.extend(batch, self.cache, hidden=hidden)
 
     def logits(self, *parts):
         return self.extend(*parts).logits

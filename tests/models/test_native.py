@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import pytest
+import tokenrouter_kernels as kernels
 import torch
 from tokenrouter_kernels.native import build
 from tokenrouter_kernels.native.build import NativeError
+from tokenrouter_kernels.native.certainty import Looked
 
 from tests.factories import prompts, save_model
 from tests.kernels.compiled import needs_library
@@ -220,6 +222,38 @@ def test_embeddings_are_rows_of_the_weights_wherever_they_are_kept(saved, family
     tokens = torch.tensor(TOKENS)
 
     assert torch.equal(model.embed(tokens).double(), true.embed(tokens))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_what_a_step_sees_of_its_logits_is_what_a_look_at_them_shows(saved, rows, threads):
+    paged = Paged(native(saved("qwen2"), "bfloat16"))
+    vocabulary = paged.extend((0, 0, TOKENS[:9])).logits.shape[1] - 13  # the rest is padding
+    before, torch_threads = (
+        [(at, 0, TOKENS[at : at + 6]) for at in range(rows)],
+        torch.get_num_threads(),
+    )
+    torch.set_num_threads(threads)
+    try:
+        output = paged.extend(*before, vocabulary=vocabulary)
+    finally:
+        torch.set_num_threads(torch_threads)
+
+    logits, looked = output.logits[:, :vocabulary], Looked(output.ids, output.columns)
+    assert torch.equal(looked.ids, kernels.greedy(logits))
+    keys = [
+        (name, ()) for name in ("entropy", "maxprob", "margin", "logprob", "varentropy", "rank")
+    ]
+    for some in (keys[:4], keys):
+        told = kernels.signals(some, logits, looked.ids, looked)
+        for key, value in kernels.signals(some, logits, looked.ids).items():
+            assert torch.equal(told[key], value), key
+
+
+def test_a_step_that_is_not_asked_looks_at_no_logits(saved):
+    paged = Paged(native(saved("qwen2"), "bfloat16"))
+
+    assert paged.extend((0, 0, TOKENS[:9])).ids is None
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

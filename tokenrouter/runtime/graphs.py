@@ -174,8 +174,8 @@ class Graphs:
         if loaded and done is not None:
             self.done = Done(*(tensor[sampling] for tensor in done))
             self.decided += len(sampling)
-        logits, hidden = output
-        return ExtendOutput(logits[sampling], None if hidden is None else hidden[sampling])
+        hidden = output.hidden
+        return ExtendOutput(output.logits[sampling], None if hidden is None else hidden[sampling])
 
     @torch.inference_mode()
     def run(self, bucket: Bucket) -> ExtendOutput:

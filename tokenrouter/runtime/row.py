@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import tokenrouter_kernels as kernels
 import torch
+from tokenrouter_kernels.native.certainty import Looked
 
 from tokenrouter.runtime.done import Done
 from tokenrouter.runtime.scheduler import Chunk
@@ -27,12 +28,13 @@ class StepOutput(NamedTuple):
     # By chunk: [n, V] after each of its tokens, where a prompt is scored.
     scored: Mapping[int, torch.Tensor] = MappingProxyType({})
     done: Done | None = None  # where the step has done more than the model
+    looked: Looked | None = None  # where the likeliest ids were seen on the way
 
 
 class Output:
     """A step's outputs on their way through the tasks: [B, ...], a row for each request that samples."""
 
-    __slots__ = ("done", "figures", "hidden", "logits", "raw", "tokens")
+    __slots__ = ("done", "figures", "hidden", "logits", "looked", "raw", "tokens")
 
     def __init__(self, raw: torch.Tensor, hidden: torch.Tensor | None, deferred: list[int]) -> None:
         self.raw = raw
@@ -45,6 +47,7 @@ class Output:
                 self.logits[:, column] = float("-inf")
         self.hidden = hidden
         self.done: Done | None = None
+        self.looked: Looked | None = None  # of these logits
         self.tokens: torch.Tensor | None = None  # [B] candidates; None before `sample`
         self.figures: dict[Key, torch.Tensor] = {}  # signals of the logits, by name and arguments
 
@@ -61,7 +64,8 @@ class Output:
         assert self.tokens is not None
         columns = [key for key in keys if key[0] == "column"]
         others = [key for key in keys if key[0] != "column"]
-        self.figures |= kernels.signals(others, self.logits, self.tokens)
+        looked = self.looked if self.looked and self.tokens is self.looked.ids else None
+        self.figures |= kernels.signals(others, self.logits, self.tokens, looked)
         if columns:
             self.figures |= kernels.signals(columns, self.raw, self.tokens)
 

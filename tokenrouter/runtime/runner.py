@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from tokenrouter_kernels.native.certainty import Looked
 
 from tokenrouter.runtime.graphs import TOKENS, Graphs, Wanted
+from tokenrouter.runtime.messages import Sampling
 from tokenrouter.runtime.model import ExtendBatch, ExtendOutput, Extension, LanguageModel
 from tokenrouter.runtime.phases import Phases
 from tokenrouter.runtime.ranks import Ranks
 from tokenrouter.runtime.row import StepOutput
 from tokenrouter.runtime.scheduler import Chunk
+from tokenrouter.runtime.shaping import is_shaped
+
+
+def is_greedy(sampling: Sampling) -> bool:
+    """Return whether a request is given the likeliest ids as the model has them."""
+    return sampling.temperature == 0 and not is_shaped(sampling)
 
 
 class ModelRunner:
@@ -42,6 +50,7 @@ class ModelRunner:
             self.graphs = Graphs.new(model, self.cache, graphs, pages, device)
         self.ranks: Ranks | None = None  # the others that share the model
         self.phases = Phases()  # of the subserver, where there is one
+        self._likeliest = False  # whether the batch at hand wants nothing but the likeliest ids
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the input embeddings of tokens: [B] -> [B, H]."""
@@ -54,7 +63,8 @@ class ModelRunner:
             if found is not None:
                 return found
         self.phases.at("build")
-        batch = ExtendBatch.of(extensions, self.page_size, self.device)
+        vocabulary = self.vocabulary_size if self._likeliest else 0
+        batch = ExtendBatch.of(extensions, self.page_size, self.device, vocabulary)
         self.phases.at("model")
         return self.model.extend(batch, self.cache, hidden=hidden)
 
@@ -74,6 +84,7 @@ class ModelRunner:
         ]
         if self.graphs is not None:
             self.graphs.ahead(chunks)
+        self._likeliest = all(is_greedy(chunk.sequence.sampling) for chunk in chunks)
         self.phases.at("model")
         if self.ranks is None:
             output = self.read(extensions, hidden=hidden)
@@ -84,7 +95,9 @@ class ModelRunner:
         logits = logits if logits.dtype == torch.float64 else logits.float()
         if not any(chunk.scored for chunk in chunks):
             done = None if self.graphs is None else self.graphs.done
-            return StepOutput(logits, output.hidden, done=done)
+            ids, columns = output.ids, output.columns
+            looked = None if ids is None or columns is None else Looked(ids, columns)
+            return StepOutput(logits, output.hidden, done=done, looked=looked)
         return _parted(chunks, [e.samples for e in extensions], logits, output.hidden)
 
 

@@ -29,7 +29,8 @@ def sample(output: Output, rows: list[Row], model: int, signals: list[Key]) -> N
         output.tokens = output.done.tokens
         output.figures[LOGPROB] = output.done.logprobs
     elif all(each.temperature == 0 for each in sampling):
-        output.tokens = kernels.greedy(logits)
+        known = output.looked
+        output.tokens = kernels.greedy(logits) if known is None else known.ids
     else:
         device = output.logits.device
         params = [(each.temperature, each.top_k, each.top_p, each.min_p) for each in sampling]

@@ -42,15 +42,18 @@ inline Tops tops_of(const float *x, long n) {
   return tops;
 }
 
-// The lowest id of the largest logit.
-inline int64_t likeliest(const float *x, long n) {
-  const __m512 most = _mm512_set1_ps(tops_of(x, n).first);
+// The lowest id of a logit that is there; 0 where it is not.
+inline int64_t id_of(const float *x, long n, float logit) {
+  const __m512 most = _mm512_set1_ps(logit);
   for (long at = 0; at < n; at += 16) {
     const __mmask16 found = _mm512_mask_cmp_ps_mask(mask_of(n - at), some_of(x, n, at), most, _CMP_EQ_OQ);
     if (found) return at + __builtin_ctz(found);
   }
   return 0;
 }
+
+// The lowest id of the largest logit.
+inline int64_t likeliest(const float *x, long n) { return id_of(x, n, tops_of(x, n).first); }
 
 // Ids before `candidate` in the order of logits, ties by id.
 inline long ids_before(const float *x, long n, long candidate) {
@@ -83,8 +86,7 @@ inline double variance(const float *x, long n, __m512 most, __m512 least, double
 }
 
 // Writes the columns of one row, `stride` apart; those that take a way of their own only where they are wanted (bits by column).
-inline void certainty(const float *x, long n, long candidate, int wanted, float *out, long stride) {
-  const Tops tops = tops_of(x, n);
+inline void certainty(const float *x, long n, const Tops &tops, long candidate, int wanted, float *out, long stride) {
   // e^-88 counts as 0, and so does its product with the distance: a banned id, at minus infinity, adds nothing.
   const __m512 most = _mm512_set1_ps(tops.first), least = _mm512_set1_ps(-88.0f);
   double total = 0, weighted = 0;
@@ -109,6 +111,18 @@ inline void certainty(const float *x, long n, long candidate, int wanted, float 
       wanted >> RANK & 1 ? (float)(1 + ids_before(x, n, candidate)) : 0,
   };
   for (int column = 0; column < COLUMNS; column++) out[column * stride] = columns[column];
+}
+
+inline void certainty(const float *x, long n, long candidate, int wanted, float *out, long stride) {
+  certainty(x, n, tops_of(x, n), candidate, wanted, out, stride);
+}
+
+// The likeliest id, and its columns.
+inline int64_t look(const float *x, long n, float *out, long stride) {
+  const Tops tops = tops_of(x, n);
+  const int64_t id = id_of(x, n, tops.first);
+  certainty(x, n, tops, id, 0, out, stride);
+  return id;
 }
 
 }  // namespace tokenrouter

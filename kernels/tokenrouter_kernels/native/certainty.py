@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,18 @@ _APART = {
     "varentropy": 1 << 1,
     "rank": 1 << 5,
 }  # those that are computed only where they are asked for
+
+
+class Looked(NamedTuple):
+    """What a step has seen of its logits already: the likeliest ids [B] int64, and the columns of those [COLUMNS, B], but for `_APART`."""
+
+    ids: Tensor
+    columns: Tensor
+
+    @classmethod
+    def new(cls, rows: int) -> Looked:
+        """Return room for so many rows."""
+        return cls(torch.empty(rows, dtype=torch.int64), torch.empty(len(COLUMNS), rows))
 
 
 def fits(logits: Tensor) -> bool:
@@ -31,15 +44,21 @@ def greedy(library: ctypes.CDLL, logits: Tensor) -> Tensor:
 
 
 def signals(
-    library: ctypes.CDLL, needed: Sequence[Key], logits: Tensor, candidates: Tensor
+    library: ctypes.CDLL,
+    needed: Sequence[Key],
+    logits: Tensor,
+    candidates: Tensor,
+    looked: Looked | None = None,
 ) -> dict[Key, Tensor]:
-    """Return the needed signals by (name, args): logits [B, V], candidates [B] int64 -> [B] each."""
+    """Return the needed signals by (name, args): logits [B, V], candidates [B] int64 -> [B] each; `looked` is of these candidates."""
     wanted = sum({_APART[name] for name, _ in needed if name in _APART})
-    shared = _Looked(library, logits, candidates.contiguous(), wanted)
+    shared = _Rows(library, logits, candidates.contiguous(), wanted)
+    if looked is not None and not wanted:
+        shared.known(looked.columns)
     return {key: found(shared, key) for key in needed}
 
 
-class _Looked(Shared):
+class _Rows(Shared):
     """What all signals share, from one look at each row; the k largest logits are torch's."""
 
     def __init__(
@@ -50,6 +69,9 @@ class _Looked(Shared):
         self._wanted = wanted
         self._columns: dict[str, Tensor] = {}
 
+    def known(self, columns: Tensor) -> None:
+        self._columns = dict(zip(COLUMNS, columns.unbind(), strict=True))
+
     def column(self, name: str) -> Tensor:
         if not self._columns:
             rows, n = self.x.shape
@@ -58,7 +80,7 @@ class _Looked(Shared):
             self._library.tr_certainty(
                 self.x.data_ptr(), rows, n, self.x.stride(0), at, self._wanted, to
             )
-            self._columns = dict(zip(COLUMNS, out.unbind(), strict=True))
+            self.known(out)
         return self._columns[name]
 
     def entropy(self) -> Tensor:

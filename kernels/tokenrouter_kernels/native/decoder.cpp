@@ -41,14 +41,17 @@ struct Model {
 
 struct Step {
   int64_t tokens, requests, samples, pages, page_size, turned;  // turned: dimensions of a head that turn
-  const int64_t *token_ids, *slots;    // [tokens]
+  const int64_t *token_ids, *positions, *slots;  // [tokens]
   const int64_t *rows;                 // [samples]
   const int64_t *offsets, *lengths;    // [requests + 1], [requests]
   const int64_t *page_table;           // [requests, pages]
-  const float *cos, *sin;              // [tokens, turned]
+  const float *rotary;                 // cos and sin of every position: [positions, 2, turned]
   void *const *keys, *const *values;   // by layer
   float *logits;                       // [samples, n of head]
   float *hidden;                       // [samples, hidden], or null
+  int64_t vocabulary;                  // how many of a row's logits count in what follows
+  int64_t *ids;                        // [samples]: the likeliest, or null
+  float *columns;                      // [COLUMNS, samples] of them, but for those that take a way of their own
 };
 
 }  // extern "C"
@@ -209,7 +212,8 @@ template <class E> struct Walk {
       for (long head = 0; head < heads + kv; head++) {
         const float *weight = head < heads ? layer.query_norm : layer.key_norm;
         if (weight) rms_norm(qkv + head * D, weight, D, model.eps, qkv + head * D);
-        rotate(qkv + head * D, step.cos + row * step.turned, step.sin + row * step.turned, step.turned);
+        const float *cos = step.rotary + step.positions[row] * 2 * step.turned;
+        rotate(qkv + head * D, cos, cos + step.turned, step.turned);
       }
       for (long at = 0; at < heads * D; at += 16) {
         const __mmask16 mask = mask_of(heads * D - at);
@@ -300,6 +304,10 @@ template <class E> struct Walk {
     if (step.hidden) memcpy(step.hidden + first(n) * H, (float *)scratch.normed.at + first(n) * H, (end(n) - first(n)) * H * sizeof(float));
     meet();
     multiply(model.head, rows(H), n, thread, threads, false, Store{step.logits, model.head.n, model.head.n});
+    if (!step.ids) return;
+    meet();
+    for (long row = first(n); row < end(n); row++)
+      step.ids[row] = look(step.logits + row * model.head.n, step.vocabulary, step.columns + row, n);
   }
 };
 

@@ -67,17 +67,20 @@ class StepRecord(ctypes.Structure):
         ("page_size", c_int64),
         ("turned", c_int64),
         ("token_ids", c_void_p),
+        ("positions", c_void_p),
         ("slots", c_void_p),
         ("rows", c_void_p),
         ("offsets", c_void_p),
         ("lengths", c_void_p),
         ("page_table", c_void_p),
-        ("cos", c_void_p),
-        ("sin", c_void_p),
+        ("rotary", c_void_p),
         ("keys", c_void_p),
         ("values", c_void_p),
         ("logits", c_void_p),
         ("hidden", c_void_p),
+        ("vocabulary", c_int64),
+        ("ids", c_void_p),
+        ("columns", c_void_p),
     ]
 
 

@@ -34,6 +34,7 @@ class ExtendBatch:
     slots: Tensor  # [T] int64: where their keys and values go
     logits_rows: Tensor  # [S] int64: rows among T, in request order
     ragged: Ragged
+    vocabulary: int = 0  # of how many logits the likeliest may be told with them; 0: nobody asks
 
     @classmethod
     def of(
@@ -41,6 +42,7 @@ class ExtendBatch:
         extensions: Sequence[Extension],
         page_size: int,
         device: torch.device | str = "cpu",
+        vocabulary: int = 0,
     ) -> ExtendBatch:
         """Return the batch of some requests, in their order."""
         assert extensions
@@ -70,7 +72,8 @@ class ExtendBatch:
             return made.pin_memory().to(device, non_blocking=True)
 
         ragged = Ragged(offsets, lengths, tensor(table), page_size)
-        return cls(tensor(token_ids), tensor(positions), tensor(slots), tensor(rows), ragged)
+        at, to, sampled = tensor(positions), tensor(slots), tensor(rows)
+        return cls(tensor(token_ids), at, to, sampled, ragged, vocabulary)
 
 
 class ExtendOutput(NamedTuple):
@@ -78,3 +81,6 @@ class ExtendOutput(NamedTuple):
 
     logits: Tensor  # [S, vocab rows], in the model's dtype, padding rows included
     hidden: Tensor | None  # [S, H] after the final norm; None where nobody asked
+    # What was seen of the logits on the way, where the batch asked and the decoder can; see `Looked`.
+    ids: Tensor | None = None
+    columns: Tensor | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from tokenrouter_kernels import native
 from tokenrouter_kernels.native import LayerRecord, ModelRecord, Packed, StepRecord
+from tokenrouter_kernels.native.certainty import Looked
 from torch import Tensor
 
 from tokenrouter.models.config import ModelConfig
@@ -56,9 +57,8 @@ class NativeDecoder:
         samples, ragged = batch.logits_rows.shape[0], batch.ragged
         logits = torch.empty(samples, self.record.head.n)
         state = torch.empty(samples, self.config.hidden) if hidden else None
-        cos, sin = self.rotary(batch.positions, max(ragged.lengths))
-        # Rows of a joint table lie apart, and the kernel wants them one after the other.
-        cos, sin = cos.contiguous(), sin.contiguous()
+        ids, columns = Looked.new(samples) if batch.vocabulary else (None, None)
+        rotary = self.rotary.table(max(ragged.lengths))
         offsets, lengths = torch.tensor(ragged.offsets), torch.tensor(ragged.lengths)
         table = ragged.page_table.contiguous()
         places = self._places(cache)
@@ -68,26 +68,29 @@ class NativeDecoder:
             samples=samples,
             pages=table.shape[1],
             page_size=ragged.page_size,
-            turned=cos.shape[1],
+            turned=rotary.shape[2],
             token_ids=batch.token_ids.data_ptr(),
+            positions=batch.positions.data_ptr(),
             slots=batch.slots.data_ptr(),
             rows=batch.logits_rows.data_ptr(),
             offsets=offsets.data_ptr(),
             lengths=lengths.data_ptr(),
             page_table=table.data_ptr(),
-            cos=cos.data_ptr(),
-            sin=sin.data_ptr(),
+            rotary=rotary.data_ptr(),
             keys=ctypes.addressof(places.keys),
             values=ctypes.addressof(places.values),
             logits=logits.data_ptr(),
             hidden=None if state is None else state.data_ptr(),
+            vocabulary=batch.vocabulary,
+            ids=None if ids is None else ids.data_ptr(),
+            columns=None if columns is None else columns.data_ptr(),
         )
         status = self.library.tr_step(
             ctypes.byref(self.record), ctypes.byref(step), self.scratch.at, torch.get_num_threads()
         )
         if status != 0:
             raise MemoryError("no memory for the scratch of a step")
-        return ExtendOutput(logits, state)
+        return ExtendOutput(logits, state, ids, columns)
 
     def _places(self, cache: KVCache) -> Places:
         found = self.places.get(id(cache))

@@ -39,6 +39,11 @@ class RotaryTable:
         cos, sin = self._table.index_select(0, positions).unbind(1)
         return cos, sin
 
+    def table(self, longest: int) -> Tensor:
+        """Return cos and sin of every position below `longest`, at least: [positions, 2, D]."""
+        self.reach(longest)
+        return self._table
+
     def reach(self, longest: int) -> None:
         """Make the table as long as it must be, so that looking positions up allocates nothing anew."""
         while len(self._blocks) * _BLOCK < longest:
