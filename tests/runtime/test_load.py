@@ -20,8 +20,8 @@ def test_kernels_that_draws_ask_are_compiled_before_the_first_step(tmp_path, mon
     assert seen
 
 
-@pytest.mark.parametrize(("device", "spared"), [("cpu", 64), ("cuda:0", 128)])
-def test_on_a_cpu_prefixes_may_keep_half_of_the_memory_and_on_a_gpu_all_of_it(device, spared):
+@pytest.mark.parametrize(("device", "spared"), [("cpu", 51), ("cuda:0", 128)])
+def test_on_a_cpu_prefixes_may_keep_two_fifths_of_the_memory_and_on_a_gpu_all_of_it(device, spared):
     plan = toy.ping_pong(tau=2.0)
     router = Router(plan, 0, Vocabulary(toy.SIZE))
     made = Subserver(

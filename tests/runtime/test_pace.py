@@ -7,7 +7,7 @@ import pytest
 from tests.runtime import plain, toy
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.messages import Sampling
-from tokenrouter.runtime.pace import LATEST, LEAST, Allowance, Pace
+from tokenrouter.runtime.pace import KNOWN, LATEST, LEAST, Allowance, Pace
 
 DEEP = 600  # six times a hidden size of 100
 
@@ -132,3 +132,53 @@ def test_prompts_of_a_model_whose_weights_take_long_to_read_do_not_mostly_pay_fo
     beside = [ms for ms, chunks in took[begun:] if any(c.n > 1 for c in chunks)]
     assert max(beside[1:]) <= 4 * 325 + 75, beside
     assert 300.0 * len(beside) <= sum(beside) / 3, "a third or more of the time went into weights"
+
+
+def test_a_stream_that_has_just_begun_beside_a_long_prompt_waits_for_no_whole_batch():
+    plan = toy.plan(toy.s.Program(rules=[toy.rule()]), capacity=16_384, context=4096)
+    engine, took = slow(plan, fixed_ms=20.0, ms_a_token=0.5, stall_ms=100.0)
+
+    short = engine.submit([1] * 100, toy.greedy(6, ignore_eos=True))
+    engine.submit([2] * 3500, toy.greedy(1, ignore_eos=True))
+    while engine.completions[short].finish is None:
+        assert engine.step()
+
+    written = [at for at, (_, chunks) in enumerate(took) if chunks[0].sequence.request == short]
+    beside = [took[at][0] for at in range(written[0] + 1, written[-1] + 1)]
+    assert max(beside) <= 125, beside
+
+
+def test_prompts_that_never_stop_coming_do_not_keep_a_slow_model_at_the_smallest_pieces():
+    plan = toy.plan(toy.s.Program(rules=[toy.rule()]), capacity=16_384, context=4096)
+    engine, took = slow(plan, fixed_ms=300.0, ms_a_token=2.0, stall_ms=250.0)
+    engine.submit([1] * 40, toy.greedy(3000, ignore_eos=True))
+    prompts = [engine.submit([at + 2] * 1000, toy.greedy(1, ignore_eos=True)) for at in range(9)]
+
+    while any(engine.completions[request].finish is None for request in prompts):
+        assert engine.step()
+
+    read = [sum(c.n for c in chunks if c.n > 1) for _, chunks in took]
+    assert sum(n < 100 for n in read[KNOWN + 4 :]) <= 8, read
+
+
+def test_what_a_batch_without_prompts_took_long_ago_is_forgotten():
+    pace = Pace(100.0, 1000)
+    for _ in range(LATEST):
+        pace.took([], 1000.0)
+    for _ in range(KNOWN):
+        assert pace.allowance(writing=True).work > 0
+        pace.took([(0, 100)], 100.0)
+
+    assert pace.allowance(writing=True, passes=False).work > 0  # a batch of prompts alone is none
+    assert pace.allowance(writing=True).work == 0
+    pace.took([], 10.0)
+
+    assert pace.allowance(writing=True).work == pytest.approx(100.0, rel=0.01)
+
+
+def test_where_nobody_waits_for_prompts_no_batch_goes_without_them():
+    pace = Pace(100.0, 1000)
+    for _ in range(2 * KNOWN):
+        pace.took([(0, 100)], 100.0)
+
+    assert pace.allowance(writing=False) == Allowance()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenrouter.runtime.messages import RouteState, Sampling
-from tokenrouter.runtime.pace import Allowance
+from tokenrouter.runtime.pace import KNOWN, Allowance, Pace
 from tokenrouter.runtime.scheduler import Scheduler
 from tokenrouter.runtime.sequence import Sequence
 
@@ -314,3 +314,21 @@ def test_prefill_goes_on_beside_a_decode_that_finds_no_page_in_batches_of_two():
     add(made, seq(2, 5))
 
     assert run(made)[0][0] == 1
+
+
+def test_a_batch_without_prompts_is_tried_only_where_others_can_run():
+    made = scheduler(seq(1, 60), seq(2, 8), pages=15, max_tokens=40)
+    made.done(made.next_batch(gate_open=True))
+    assert made.gated() == [made.sequences[2]]
+    made.release(made.sequences[2])
+    made.sequences[
+        2
+    ].prefilling = False  # it waits at the gate without pages, and the prompt has them all
+    made.sequences[1].pages += made.pool.take(made.pool.available)
+    pace = Pace(100.0, 1000)
+    for _ in range(KNOWN):
+        pace.took([(0, 100)], 100.0)
+
+    chunks = made.paced(pace, gate_open=True, writing=True)
+
+    assert [c.sequence.request for c in chunks] == [1]

@@ -10,7 +10,8 @@ which is where attention (4 * hidden * start operations a layer) has as many ope
 
 A model whose every batch takes long, since its weights have to be read from memory, cannot keep others waiting for less; prompts
 in pieces as small as such a bound allows would mostly cost what each batch costs. So a batch may take four times what
-one without prompts takes, if that is more: three quarters of it then go into the prompt.
+one without prompts takes, if that is more: three quarters of it then go into the prompt. Where prompts keep coming, one batch
+in a while goes without them, so that what such a batch takes is known, and not as of long ago.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 LEAST = 16.0  # work of a batch, however slow the model: prompts must get on
 LATEST = 5  # batches that the speed is the median of
 BATCHES = 4  # without prompts, as long as which one with prompts may always take
+KNOWN = 16  # batches with prompts, beside which one without them is needed
 
 
 class Allowance(NamedTuple):
@@ -48,11 +50,23 @@ class Pace:
         self._deep = 6.0 * max(1, hidden_size)
         self._rates: deque[float] = deque(maxlen=LATEST)  # ms for a unit of work, all else included
         self._plain_ms: deque[float] = deque(maxlen=LATEST)  # of batches without prompts
+        self._since_plain = (
+            0  # batches with prompts since the last one without, or since one was last asked for
+        )
+        self._outdated = (
+            False  # whether what is known of batches without prompts is from before those
+        )
 
-    def allowance(self, *, writing: bool) -> Allowance:
-        """Return what the next batch may read; where nobody writes, there is nobody to wait for it."""
+    def allowance(self, *, writing: bool, passes: bool = True) -> Allowance:
+        """Return what the next batch may read; where nobody writes, there is nobody to wait for it.
+
+        `passes` says whether others take part in the batch: only then it may be one without prompts.
+        """
         if self.stall_ms is None or not writing:
             return Allowance()
+        if passes and self._since_plain >= KNOWN:
+            self._since_plain, self._outdated = 0, True
+            return Allowance(0.0, self._deep)
         rate = median(self._rates) if self._rates else float("inf")
         may_take = max(self.stall_ms, BATCHES * median(self._plain_ms) if self._plain_ms else 0.0)
         return Allowance(max(may_take / rate if rate else LEAST, LEAST), self._deep)
@@ -60,7 +74,12 @@ class Pace:
     def took(self, read: Iterable[tuple[int, int]], elapsed_ms: float) -> None:
         """Learn from a batch that read `n` tokens of prompts after `start` others, for each (start, n), or none."""
         read = list(read)
-        if not read:
+        if read:
+            self._since_plain += 1
+        else:
+            if self._outdated:
+                self._plain_ms.clear()
+            self._since_plain, self._outdated = 0, False
             self._plain_ms.append(elapsed_ms)
         work = sum(n * (1 + (start + n / 2) / self._deep) for start, n in read)
         if work >= LEAST / 2:  # of less, the rest of the batch tells more than the prompt

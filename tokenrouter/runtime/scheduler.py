@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tokenrouter.runtime.pace import Allowance
+from tokenrouter.runtime.pace import Allowance, Pace
 from tokenrouter.runtime.pool import PagePool
 from tokenrouter.runtime.prefix import PrefixCache
 from tokenrouter.runtime.sequence import Sequence
 
 SHORT = 8  # unseen tokens of a decode or of a prompt that passes the gate; more are a prefill
 FREE = Allowance()
+SPARED = 2  # fifths of a pool that are used before kept prefixes give way: 1 GB of pages and a small model stay below 1.2 GB
 RETURN = 64  # of a return from a peer: beyond the gate it would go in a batch of its own, whatever the window
 
 
@@ -54,7 +55,7 @@ class Scheduler:
         self.page_size = page_size
         self.max_tokens = max_tokens  # of one batch; decodes may exceed it, chunks never do
         total = capacity_tokens // page_size
-        self.pool = PagePool(total, spared=total // 2 if sparing else total)
+        self.pool = PagePool(total, spared=SPARED * total // 5 if sparing else total)
         self.prefix = PrefixCache(self.pool, page_size)
         self.sequences: dict[int, Sequence] = {}  # in order of rank and admission
         self.n_preempted = 0
@@ -106,6 +107,16 @@ class Scheduler:
     def barred(self) -> bool:
         """Whether any sequence waits for what its grammar lets follow."""
         return any(s.barred for s in self.sequences.values())
+
+    def paced(self, pace: Pace, *, gate_open: bool, writing: bool) -> list[Chunk]:
+        """Return the next batch, with as much of prompts as those that write may be kept waiting for."""
+        allowance = pace.allowance(writing=writing, passes=gate_open)
+        chunks = self.next_batch(gate_open=gate_open, allowance=allowance)
+        if chunks or allowance.work > 0:
+            return chunks
+        # Those that wait find no pages, and prompts have them.
+        allowance = pace.allowance(writing=writing, passes=False)
+        return self.next_batch(gate_open=gate_open, allowance=allowance)
 
     def next_batch(self, *, gate_open: bool, allowance: Allowance = FREE) -> list[Chunk]:
         """Return the chunks of the next batch; pages are theirs already. Empty where nothing can run.

@@ -202,9 +202,10 @@ class Subserver:
             self.masks.begin(self.scheduler.sequences.values(), now)
         waiting = self.scheduler.gated()
         reason = self.gate.due(waiting, now) if launch else None
-        allowance = self.pace.allowance(writing=self.gate.others_write(self.scheduler.held()))
-        passes = reason is not None
-        chunks = self.scheduler.next_batch(gate_open=passes, allowance=allowance) if launch else []
+        # Who waits here can write, whatever the front end has said so far.
+        writing = bool(waiting) or self.gate.others_write(self.scheduler.held())
+        passes, form = reason is not None, self.scheduler.paced
+        chunks = form(self.pace, gate_open=passes, writing=writing) if launch else []
         self.gate.tell_held(self.scheduler.held())
         self.gate.tell(len(waiting), reason, now)
         if not chunks:
@@ -252,7 +253,7 @@ class Subserver:
     def _extend(self, task: plan_.Extend, rows: list[Row]) -> list[tuple[Label, Row]]:
         chunks = [row.chunk for row in rows]
         self.phases.at("model")
-        logits, hidden, scored, done = self.runner.run(chunks, hidden=task.hidden)
+        logits, hidden, scored, done, looked = self.runner.run(chunks, hidden=task.hidden)
         self.phases.at("build")
         self.scheduler.done(chunks)
         for at, of_prompt in scored.items():
@@ -263,10 +264,10 @@ class Subserver:
         for request, reason in refused.items():
             self._refuse(request, reason, "invalid")
         if len(kept) < len(sampling):
-            sampling, done = [sampling[at] for at in kept], None
+            sampling, done, looked = [sampling[at] for at in kept], None, None
             logits, hidden = logits[kept], None if hidden is None else hidden[kept]
         output = Output(logits, hidden, self.router.deferred)
-        output.done = done
+        output.done, output.looked = done, None if self.router.deferred else looked
         for at, row in enumerate(sampling):
             row.output, row.at = output, at
         return [("next", row) for row in sampling]

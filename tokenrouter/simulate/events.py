@@ -289,7 +289,7 @@ class Simulation:
         server.began = self.now
         if self.prompts is None or not server.reading:
             return
-        allowance = server.pace.allowance(writing=self._writing() > 0)
+        allowance = server.pace.allowance(writing=self._writing() > 0, passes=size > 0)
         work = min(float(self.prompts.beside(size)), allowance.work)
         server.pieces = divided(server.reading, work, allowance)
         read = sum(taken for _, taken in server.pieces)
