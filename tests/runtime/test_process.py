@@ -19,6 +19,7 @@ from tests.runtime import tiny
 from tokenrouter.runtime.client import Client
 from tokenrouter.runtime.engine import Engine
 from tokenrouter.runtime.errors import RequestRefused, StartFailed
+from tokenrouter.runtime.launch import Processes
 from tokenrouter.runtime.messages import (
     Admit,
     Commits,
@@ -30,6 +31,7 @@ from tokenrouter.runtime.messages import (
     Token,
     encode,
 )
+from tokenrouter.runtime.settings import Settings
 from tokenrouter.runtime.transport import FRONT_END, MOST_BYTES, endpoint, framed
 
 LONG = Sampling(max_tokens=60, ignore_eos=True)
@@ -307,3 +309,28 @@ def test_closing_ends_what_runs_with_an_error_and_leaves_nothing_behind(plan):
 
     assert not [pid for pid in pids if alive(pid)]
     assert not directory.exists()
+
+
+def test_a_subserver_that_cannot_be_started_for_now_is_started_later(plan, monkeypatch, caplog):
+    processes = Processes(plan, Settings())
+    real = subprocess.Popen
+
+    def full(*args, **kwargs):
+        raise OSError(24, "Too many open files")
+
+    try:
+        monkeypatch.setattr(subprocess, "Popen", full)
+        processes.start(0)
+        assert processes.ended() == {}
+        assert processes.pid(0) is None
+        assert processes.epochs[0] == 1
+        monkeypatch.setattr(subprocess, "Popen", real)
+        assert processes.ended() == {}
+        assert running(processes.pid(0))
+        processes.kill(0)
+    finally:
+        processes.close(10)
+
+    told = [r.message for r in caplog.records if "cannot be started" in r.message]
+    assert len(told) == 1, told
+    assert "Too many open files" in told[0]

@@ -27,7 +27,7 @@ from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import InLine
 from tokenrouter.runtime.timing import Listener
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint
-from tokenrouter.runtime.turns import FILE, Turns, in_turn, share_of_cores, turns
+from tokenrouter.runtime.turns import FILE, Turns, in_turn, share_of_cores, shared
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +62,11 @@ def test_a_model_has_its_share_of_the_cores_or_all_of_them_where_that_is_one(
     ],
 )
 def test_turns_are_taken_where_the_threads_of_all_are_more_than_the_cores(
-    tmp_path, monkeypatch, cores, models, threads, taken
+    monkeypatch, cores, models, threads, taken
 ):
     monkeypatch.setattr(turns_, "cores", lambda: cores)
 
-    assert isinstance(turns(tmp_path, threads, models), Turns) == taken
-    assert (tmp_path / FILE).exists() == taken
+    assert shared(threads, models) == taken
 
 
 def test_models_on_gpus_or_of_several_ranks_do_not_step_in_turn(plan, monkeypatch):

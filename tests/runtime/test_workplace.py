@@ -1,5 +1,6 @@
 """The directory of a front end goes away with it, however it ends, and nobody removes one that is in use."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -89,3 +90,15 @@ def test_a_directory_of_somebody_else_is_left_alone(temporary):
     sweep()
 
     assert without_lock.is_dir() and link.is_dir() and elsewhere.is_dir()
+
+
+def test_who_tidies_up_old_files_finds_the_directory_locked():
+    place = Workplace()
+    entered = os.open(place.path, os.O_RDONLY)
+
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(entered, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    place.close()
+    fcntl.flock(entered, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(entered)

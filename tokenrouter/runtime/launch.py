@@ -5,6 +5,7 @@ It knows nothing of messages and requests. All files (boot.json, sockets, logs) 
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import subprocess
@@ -19,6 +20,8 @@ from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.logs import message_of
 from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.workplace import Workplace
+
+log = logging.getLogger("tokenrouter")
 
 
 class Processes:
@@ -37,20 +40,39 @@ class Processes:
         (self.directory / "boot.json").write_bytes(msgspec.json.encode(boot))
         self.epochs = [0] * len(plan.models)
         self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._due: set[int] = set()  # models that have yet to be started
+        self._troubled = False  # whether that was tried in vain, and said
 
     def start(self, model: int) -> None:
-        """Start a model's process under its next epoch."""
+        """Start a model's process under its next epoch; where the machine has no room for one now, `ended` tries again."""
         assert model not in self._running, model
         self.epochs[model] += 1
+        self._due.add(model)
+        self._start_due()
+
+    def _start_due(self) -> None:
+        for model in sorted(self._due):
+            try:
+                self._start(model)
+            except OSError as error:  # of processes, descriptors, memory
+                if not self._troubled:
+                    name = self.plan.models[model].name
+                    log.error("subserver `%s` cannot be started, trying again: %s", name, error)
+                self._troubled = True
+                return
+            self._due.discard(model)
+        self._troubled = False
+
+    def _start(self, model: int) -> None:
         module = "tokenrouter.runtime.process"
         arguments = [str(self.directory), str(model), str(self.epochs[model])]
-        with self.log(model).open("ab") as log:
+        with self.log(model).open("ab") as own:
             self._running[model] = subprocess.Popen(
                 # -P: a file of the user's folder must never be taken for a module.
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=own,
+                stderr=own,
             )
 
     def log(self, model: int) -> Path:
@@ -63,20 +85,25 @@ class Processes:
             return
         for model, begun in enumerate(self._relayed):
             path = self.log(model)
-            if not path.exists() or path.stat().st_size == begun:
+            try:
+                if path.stat().st_size == begun:
+                    continue
+                with path.open("rb") as lines:
+                    lines.seek(begun)
+                    # The rest of a line may come later.
+                    whole, end, _ = lines.read().rpartition(b"\n")
+            except OSError:  # not there yet, or no descriptor for it now
                 continue
-            with path.open("rb") as log:
-                log.seek(begun)
-                whole, end, _ = log.read().rpartition(b"\n")  # the rest of a line may come later
             self._relayed[model] += len(whole) + len(end)
             for line in whole.split(b"\n") if end else ():
                 self._relay(self.plan.models[model].name, line.decode("utf-8", "replace"))
 
     def last_words(self, model: int) -> str:
         """Return the last line of a model's log; '' where there is none."""
-        if not self.log(model).exists():
+        try:
+            lines = self.log(model).read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
             return ""
-        lines = self.log(model).read_text("utf-8", "replace").strip().splitlines()
         return message_of(lines[-1]) if lines else ""
 
     def pid(self, model: int) -> int | None:
@@ -85,7 +112,8 @@ class Processes:
         return None if running is None else running.pid
 
     def ended(self) -> dict[int, int]:
-        """Return the models whose process has ended since the last look, with its exit status."""
+        """Return the models whose process has ended since the last look, with its exit status; start those that could not be started."""
+        self._start_due()
         found = {}
         for model, running in list(self._running.items()):
             status = running.poll()

@@ -35,7 +35,7 @@ from tokenrouter.runtime.transport import (
     endpoint,
     parse_for_subserver,
 )
-from tokenrouter.runtime.turns import turns
+from tokenrouter.runtime.turns import FILE, Turns, in_turn
 
 log = logging.getLogger("tokenrouter")
 
@@ -80,8 +80,8 @@ def main(argv: list[str]) -> int:
     post.subserver = subserver
     if settings.device == "cpu" and runner.ranks is None:
         n_models = len(boot.plan.models)
-        turn = turns(directory, settings.threads, n_models)
-        if turn is not None:
+        if in_turn(boot.plan, settings):
+            turn = Turns(directory / FILE)
             post.line = Line(turn, directory / TABLE, n_models, model, post.take_in)
     subserver.announce()
     serve(subserver, post, boot.parent)

@@ -46,11 +46,6 @@ def in_turn(plan: Plan, settings: Settings) -> bool:
     return whole and settings.device == "cpu" and shared(settings.threads, len(plan.models))
 
 
-def turns(directory: Path, threads: int | None, n_models: int) -> Turns | None:
-    """Return the turns that a model takes with the others of a directory; None where there are cores for the threads of all."""
-    return Turns(directory / FILE) if shared(threads, n_models) else None
-
-
 def shared_memory(file: int, size: int) -> mmap.mmap:
     """Return the first bytes of a file as memory that all who have it open share."""
     os.posix_fallocate(file, 0, size)

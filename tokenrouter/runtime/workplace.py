@@ -1,7 +1,8 @@
 """The directory of one front end, for boot.json, sockets and logs: only this user can enter it, and nothing of it stays.
 
 It is removed at the end; by a shell that waits for just that where the front end is killed; and by the next start of this
-user where that shell was killed too. Its owner holds a lock in it, so nobody removes what is in use.
+user where that shell was killed too. Its owner holds a lock in it, so nobody removes what is in use, and one on the directory itself,
+which keeps out those who tidy up what has lain in /tmp for long (systemd-tmpfiles).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Workplace:
         self._lock = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new.rename(self.path / LOCK)  # nobody sees it unlocked
+        self._kept = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._kept, fcntl.LOCK_SH)
         self._keeper = subprocess.Popen(
             ["/bin/sh", "-c", _KEEPER, "sh", str(self.path)],
             stdin=subprocess.PIPE,
@@ -44,6 +47,7 @@ class Workplace:
         self._keeper.wait()
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+        os.close(self._kept)
 
 
 def sweep() -> None:
