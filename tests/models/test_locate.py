@@ -96,6 +96,10 @@ def too_flat(path):
     patch(save_model(path), num_hidden_layers=1)
 
 
+def uneven(path):
+    patch(save_model(path), num_key_value_heads=3)
+
+
 def odd_rope(path):
     patch(save_model(path), rope_parameters={"rope_type": "dynamic", "factor": 2.0})
 
@@ -123,6 +127,7 @@ WRONG = {
     other_sizes: "the config asks for",
     too_deep: "weights lack `model.layers.2.",
     too_flat: "unknown weights, such as `model.layers.1.",
+    uneven: "attention heads cannot share 3 key heads evenly",
     odd_rope: "rotary scaling `dynamic` is not supported",
     half_rope: "rotary scaling `llama3` lacks `factor`",
     missing_shard: "lacks `model-00001-of-00002.safetensors`",

@@ -56,6 +56,15 @@ class ModelConfig:
 
 def read_config(located: Located) -> ModelConfig:
     """Return a model's configuration; raises ModelError where it is incomplete."""
+    config = _read(located)
+    if config.kv_heads < 1 or config.heads % config.kv_heads:
+        raise ModelError(
+            f"`{located.path}`: {config.heads} attention heads cannot share {config.kv_heads} key heads evenly"
+        )
+    return config
+
+
+def _read(located: Located) -> ModelConfig:
     if located.kind == "gguf":
         return _from_gguf(read_gguf(located.path))
     raw = (
