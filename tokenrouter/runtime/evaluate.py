@@ -212,7 +212,7 @@ class _Step:
 
     def pick(self, whole: torch.Tensor) -> Numbers:
         """Return these rows of numbers over all of the output's."""
-        numbers: NDArray[np.float64] = whole.double().cpu().numpy()
+        numbers: NDArray[np.float64] = whole.cpu().numpy().astype(np.float64)
         return numbers if self._at is None else numbers[self._at]
 
     def column(self, values: list[float] | list[int], is_bool: bool = False) -> Numbers:

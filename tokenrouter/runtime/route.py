@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokenrouter.plan.nodes import closure
 from tokenrouter.plan.structs import (
@@ -125,23 +124,31 @@ class Router:
         if len(self.rules) == 1 and not isinstance(self.rules[0].go, Borrow):
             return [0] * n
         # Where even `otherwise` is passed over, a borrow of nothing, none of the rules fires.
-        fired = np.full(n, len(self.rules))
-        for index in reversed(range(len(self.rules))):
-            fired[self._holds(self.rules[index], values, at, n)] = index
-        found: list[int] = fired.tolist()
-        return found
+        fired = [len(self.rules)] * n
+        left = list(range(n))
+        for index, rule in enumerate(self.rules):
+            held = self._holds(rule, values, at)
+            for place in left:
+                if held is None or held[place]:
+                    fired[place] = index
+            left = [place for place in left if fired[place] > index]
+        return fired
 
-    def _holds(self, rule: Rule, values: Values, at: list[int], n: int) -> NDArray[np.bool_]:
+    def _holds(self, rule: Rule, values: Values, at: list[int]) -> list[bool] | None:
+        """Return for which rows a rule holds; None for all."""
         needed = [] if rule.when is None else [rule.when]
         if isinstance(rule.go, Borrow):
             needed.append(rule.go.most)
         if any(node not in values for node in needed):
-            return np.zeros(n, dtype=np.bool_)
-        held = np.ones(n, dtype=np.bool_)
+            return [False] * len(at)
+        held = None
         if rule.when is not None:
-            held = np.logical_and(held, values.numbers(rule.when)[at])
+            true = values.numbers(rule.when).tolist()
+            held = [bool(true[row]) for row in at]
         if isinstance(rule.go, Borrow):
-            held = np.logical_and(held, values.numbers(rule.go.most)[at] >= 1)
+            most = values.numbers(rule.go.most).tolist()
+            enough = [most[row] >= 1 for row in at]
+            held = enough if held is None else [a and b for a, b in zip(held, enough, strict=True)]
         return held
 
     def _numbers(self, values: Values, fired: set[int], at: list[int]) -> dict[int, list[float]]:

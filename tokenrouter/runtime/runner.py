@@ -91,8 +91,11 @@ class ModelRunner:
         else:
             output = self.ranks.lead(self.read, extensions, hidden=hidden)
         # Rows above the tokenizer's vocabulary are padding: no signal reads them and none is sampled.
-        logits = output.logits[:, : self.vocabulary_size]
-        logits = logits if logits.dtype == torch.float64 else logits.float()
+        logits = output.logits
+        if logits.shape[1] > self.vocabulary_size:
+            logits = logits[:, : self.vocabulary_size]
+        if logits.dtype not in (torch.float32, torch.float64):
+            logits = logits.float()
         if not any(chunk.scored for chunk in chunks):
             done = None if self.graphs is None else self.graphs.done
             ids, columns = output.ids, output.columns

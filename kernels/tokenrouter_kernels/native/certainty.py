@@ -67,21 +67,21 @@ class _Rows(Shared):
         super().__init__(logits, candidates)
         self._library = library
         self._wanted = wanted
-        self._columns: dict[str, Tensor] = {}
+        self._columns: Tensor | None = None  # [COLUMNS, B]
 
     def known(self, columns: Tensor) -> None:
-        self._columns = dict(zip(COLUMNS, columns.unbind(), strict=True))
+        self._columns = columns
 
     def column(self, name: str) -> Tensor:
-        if not self._columns:
+        if self._columns is None:
             rows, n = self.x.shape
             out = torch.empty(len(COLUMNS), rows)
             at, to = self.candidates.data_ptr(), out.data_ptr()
             self._library.tr_certainty(
                 self.x.data_ptr(), rows, n, self.x.stride(0), at, self._wanted, to
             )
-            self.known(out)
-        return self._columns[name]
+            self._columns = out
+        return self._columns[COLUMNS.index(name)]
 
     def entropy(self) -> Tensor:
         return self.column("entropy")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from tokenrouter_kernels import Ragged
 from torch import Tensor
@@ -63,17 +64,20 @@ class ExtendBatch:
             lengths.append(end)
             rows += range(len(token_ids) - samples, len(token_ids))
         width = max(-(-length // page_size) for length in lengths)
-        table = [[*list(e.pages)[:width], *([0] * (width - len(e.pages)))] for e in extensions]
-
-        def tensor(values: object) -> Tensor:
-            made = torch.tensor(values, dtype=torch.int64)
-            if torch.device(device).type != "cuda":
-                return made.to(device)
-            return made.pin_memory().to(device, non_blocking=True)
-
-        ragged = Ragged(offsets, lengths, tensor(table), page_size)
-        at, to, sampled = tensor(positions), tensor(slots), tensor(rows)
-        return cls(tensor(token_ids), at, to, sampled, ragged, vocabulary)
+        table: list[int] = []
+        for extension in extensions:
+            own = extension.pages[:width]
+            table += own
+            table += [0] * (width - len(own))
+        # One tensor for all numbers: making one takes longer than filling it, and torch reads a list slowly.
+        numbers = [*token_ids, *positions, *slots, *rows, *table]
+        whole = torch.from_numpy(np.array(numbers, dtype=np.int64))
+        if torch.device(device).type == "cuda":
+            whole = whole.pin_memory().to(device, non_blocking=True)
+        n = len(token_ids)
+        ids, at, to, sampled, pages_of = torch.split(whole, [n, n, n, len(rows), len(table)])
+        ragged = Ragged(offsets, lengths, pages_of.view(len(lengths), width), page_size)
+        return cls(ids, at, to, sampled, ragged, vocabulary)
 
 
 class ExtendOutput(NamedTuple):

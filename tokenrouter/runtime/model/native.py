@@ -59,7 +59,8 @@ class NativeDecoder:
         state = torch.empty(samples, self.config.hidden) if hidden else None
         ids, columns = Looked.new(samples) if batch.vocabulary else (None, None)
         rotary = self.rotary.table(max(ragged.lengths))
-        offsets, lengths = torch.tensor(ragged.offsets), torch.tensor(ragged.lengths)
+        offsets = (ctypes.c_int64 * len(ragged.offsets))(*ragged.offsets)
+        lengths = (ctypes.c_int64 * len(ragged.lengths))(*ragged.lengths)
         table = ragged.page_table.contiguous()
         places = self._places(cache)
         step = StepRecord(
@@ -73,8 +74,8 @@ class NativeDecoder:
             positions=batch.positions.data_ptr(),
             slots=batch.slots.data_ptr(),
             rows=batch.logits_rows.data_ptr(),
-            offsets=offsets.data_ptr(),
-            lengths=lengths.data_ptr(),
+            offsets=ctypes.addressof(offsets),
+            lengths=ctypes.addressof(lengths),
             page_table=table.data_ptr(),
             rotary=rotary.data_ptr(),
             keys=ctypes.addressof(places.keys),
