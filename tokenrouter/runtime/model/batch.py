@@ -5,11 +5,11 @@ All are extends of 1..n tokens, laid out one after the other without padding.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from tokenrouter_kernels import Ragged
 from torch import Tensor
@@ -71,7 +71,7 @@ class ExtendBatch:
             table += [0] * (width - len(own))
         # One tensor for all numbers: making one takes longer than filling it, and torch reads a list slowly.
         numbers = [*token_ids, *positions, *slots, *rows, *table]
-        whole = torch.from_numpy(np.array(numbers, dtype=np.int64))
+        whole = torch.frombuffer(array("q", numbers), dtype=torch.int64)
         if torch.device(device).type == "cuda":
             whole = whole.pin_memory().to(device, non_blocking=True)
         n = len(token_ids)
