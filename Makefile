@@ -41,11 +41,12 @@ soak: $(VENV)/.ready editors chromium  ## the long tests
 	$(BIN)/python -m pytest -q -m "hypothesis and not gpu and not slow" --draw-anew
 	$(BIN)/python benchmarks/soak.py --minutes 10
 
-# Not among them: the ten-minute soak, the comparison that installs other engines first, and what needs a GPU.
-APART := benchmarks/soak.py benchmarks/cpu_decode.py benchmarks/gpu.py benchmarks/others.py benchmarks/windows_table.py
+# Not among them: the ten-minute soak, the comparison that installs other engines first, what needs a GPU, and what takes hours (a part of it is run).
+APART := benchmarks/soak.py benchmarks/cpu_decode.py $(wildcard benchmarks/gpu*.py) benchmarks/others.py benchmarks/windows_table.py benchmarks/routed.py
 
-bench: $(VENV)/.ready  ## every benchmark; prints its figures
+bench: $(VENV)/.ready  ## the benchmarks; prints their figures
 	for f in $(filter-out $(APART),$(wildcard benchmarks/*.py)); do $(BIN)/python $$f || exit 1; done
+	$(BIN)/python benchmarks/routed.py --quick
 
 clean:  ## drop the virtual environment and the caches
 	rm -rf $(VENV) build dist editors/vscode/node_modules editors/vscode/dist editors/vscode/out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

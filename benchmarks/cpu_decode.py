@@ -1,26 +1,32 @@
 """One model on this machine's processor, by our engine and by those that people would pick instead.
 
-    python benchmarks/cpu_decode.py [--engines ours ours-int8 ours-torch transformers llama.cpp llama.cpp-q4 vllm]
+    python benchmarks/cpu_decode.py [--engines ours ours-int8 ours-torch transformers llama.cpp llama.cpp-q8 llama.cpp-q4 vllm]
                                     [--requests 1 4 8 16] [--tokens 128] [--rounds 3] [--json FILE]
 
-The model is SmolLM2-135M-Instruct, which the demo fetches, in bfloat16 for all but those that say otherwise. The same prompts of
+The model is SmolLM2-135M-Instruct, which the demo fetches, in bfloat16 for all but those that say otherwise: ours-int8 (8 bits by
+output), llama.cpp-q8 (Q8_0, 8 bits by 32 inputs), llama.cpp-q4 (the 4-bit file as it was published). The same prompts of
 100 tokens, greedy, outputs of a fixed length. All engines are loaded once and take turns: each round runs every engine once at every
-number of requests. Peers run in virtual environments of their own under the cache, made at the first use (llama.cpp is
+number of requests, the order turns round with every round, and vLLM's processes, which look for more to do for a second,
+are waited for. Peers run in virtual environments of their own under the cache, made at the first use (llama.cpp is
 compiled, which takes minutes); one that cannot be installed is named and left out.
 
 Decode: tokens/s after the last prompt is read. First: ms until all requests have their first token. Medians; the spread is
-(largest - smallest) / median over the rounds. Ratio: to the best peer in the same model size and dtype.
+(largest - smallest) / median over the rounds. Ratio: to the best peer of as many bits a weight. Memory: of an engine's processes, what they
+share counted once, in millions of bytes. Agreement: of the first ids of all answers, those that are as the first engine's; two ways of rounding
+part sooner or later, and everything behind that counts as different.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,15 +35,23 @@ from typing import Any
 
 from engines import export, install
 from engines.peers import cores, vllm_environment
+from others import Others
 
 from tokenrouter.demo.fetch import fetch
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = Path(__file__).resolve().parent / "engines"
 OURS = ("ours", "ours-int8", "ours-torch")
-PEERS = ("transformers", "llama.cpp", "llama.cpp-q4", "vllm")
-VENVS = {"llama.cpp": install.LLAMA, "llama.cpp-q4": install.LLAMA, "vllm": install.VLLM}
-LOAD_S = 900  # vLLM compiles its model first
+PEERS = ("transformers", "llama.cpp", "llama.cpp-q8", "llama.cpp-q4", "vllm")
+VENVS = {name: install.LLAMA for name in PEERS if name.startswith("llama")} | {"vllm": install.VLLM}
+RIVALS = {  # of as many bits
+    "ours": ("transformers", "llama.cpp", "vllm"),
+    "ours-torch": ("transformers", "llama.cpp", "vllm"),
+    "ours-int8": ("llama.cpp-q8",),
+}
+LOAD_S = 900.0  # vLLM compiles its model first
+ANSWER_S = 600.0
+REST_S = {"vllm": 3.0}  # after a measurement
 
 
 def main() -> None:
@@ -53,19 +67,29 @@ def main() -> None:
     files = prepare()
     load = os.getloadavg()[0]
     print(f"{time.strftime('%d %b %Y')}, {os.cpu_count()} cores, load {load:.1f} at the start")
-    engines = [engine for name in args.engines if (engine := begin(name, files)) is not None]
-    if not engines:
-        sys.exit("no engine runs here")
-    for round_ in range(args.rounds):
-        for n in args.requests:
-            for engine in engines:
-                engine.measure(n, args.prompt, args.tokens)
-        print(f"round {round_ + 1} of {args.rounds} done", file=sys.stderr, flush=True)
-    for engine in engines:
-        engine.end()
+    engines: list[Engine] = []
+    try:
+        for name in args.engines:
+            if (engine := begin(name, files)) is not None:
+                engines.append(engine)
+        if not engines:
+            sys.exit("no engine runs here")
+        other = Others()
+        for round_ in range(args.rounds):
+            for n in args.requests:
+                for engine in reversed(engines) if round_ % 2 else engines:
+                    engine.measure(n, args.prompt, args.tokens)
+                    time.sleep(REST_S.get(engine.name, 0.2))
+            say(f"round {round_ + 1} of {args.rounds} done")
+            if args.json:
+                args.json.write_text(json.dumps({e.name: e.as_json() for e in engines}, indent=1))
+    except EngineError as error:
+        sys.exit(str(error))
+    finally:
+        for engine in engines:
+            engine.end()
+    print(f"other processes took {other.cores():.2f} cores meanwhile")
     show(engines, args.requests)
-    if args.json:
-        args.json.write_text(json.dumps({e.name: e.as_json() for e in engines}, indent=1))
 
 
 @dataclass
@@ -74,13 +98,16 @@ class Files:
 
     directory: Path  # Hugging Face's layout, bfloat16
     gguf: Path  # bfloat16
+    rounded: Path  # Q8_0
     packed: Path  # 4-bit, as published
 
 
 def prepare() -> Files:
     """Fetch the demo's large model, and write it down in the other forms."""
     packed = fetch()
-    return Files(export.directory_of("demo:large"), export.gguf_of("demo:large"), packed)
+    use = "demo:large"
+    rounded = export.gguf_of(use, export.Kind.Q8_0)
+    return Files(export.directory_of(use), export.gguf_of(use), rounded, packed)
 
 
 def python_of(name: str) -> Path | None:
@@ -99,10 +126,15 @@ class Engine:
         self.memory_mb = 0.0
         self.decode: dict[int, list[float]] = {}  # tokens/s by number of requests
         self.first: dict[int, list[float]] = {}  # ms
+        self.ids: dict[tuple[int, int], list[list[int]]] = {}  # by number of requests and round
 
     def measure(self, n: int, prompt: int, tokens: int) -> None:
         """Run n requests once."""
-        found = ask(self.process, {"requests": n, "prompt": prompt, "tokens": tokens})
+        round_ = len(self.first.get(n, []))
+        load = 1000 * round_ + n  # the same prompts for every engine, new ones in every round
+        asked = {"requests": n, "prompt": prompt, "tokens": tokens, "load": load}
+        found = ask(self.name, self.process, asked)
+        self.ids[n, round_] = found["ids"]
         self.decode.setdefault(n, []).append(n * (tokens - 1) / found["decode_s"])
         self.first.setdefault(n, []).append(1000 * found["first_s"])
         self.memory_mb = found["memory_mb"]
@@ -110,7 +142,8 @@ class Engine:
     def end(self) -> None:
         """Stop the process."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(OSError):
+            self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
         kill_all(self.process)
@@ -137,11 +170,12 @@ def begin(name: str, files: Files) -> Engine | None:
         )
     if name == "ours-torch":
         environment["TOKENROUTER_NATIVE"] = "0"
-    kind = "ours" if name in OURS else name.removesuffix("-q4").replace(".", "_")
+    kind = "ours" if name in OURS else name.partition("-")[0].replace(".", "_")
     script = WORKERS / f"run_{kind}.py"
     model = files.directory
     if name.startswith("llama"):
-        model = files.packed if name.endswith("q4") else files.gguf
+        by_name = {"llama.cpp-q4": files.packed, "llama.cpp-q8": files.rounded}
+        model = by_name.get(name, files.gguf)
     begun = time.monotonic()
     process = subprocess.Popen(
         [str(python), str(script), str(model), "int8" if name == "ours-int8" else "none"],
@@ -154,14 +188,12 @@ def begin(name: str, files: Files) -> Engine | None:
         start_new_session=True,
     )
     try:
-        answer(process)
+        answer(name, process, LOAD_S)
         ready = {"seconds": time.monotonic() - begun}
-        ask(
-            process, {"requests": 1, "prompt": 20, "tokens": 4}
-        )  # what is made at the first use is made
-        ask(process, {"requests": 2, "prompt": 20, "tokens": 4})
+        for n in (1, 2):  # what is made at the first use is made
+            ask(name, process, {"requests": n, "prompt": 20, "tokens": 4, "load": -n})
     except EngineError as error:
-        print(f"{name}: {error}; left out", file=sys.stderr, flush=True)
+        say(f"{error}; left out")
         kill_all(process)
         return None
     return Engine(name, process, ready)
@@ -177,25 +209,51 @@ class EngineError(Exception):
     """An engine ended."""
 
 
-def ask(process: subprocess.Popen[str], question: dict[str, int]) -> dict[str, float]:
-    """Return the answer of an engine's process."""
+def ask(name: str, process: subprocess.Popen[str], question: dict[str, int]) -> dict[str, Any]:
+    """Return the answer of an engine's process; raises EngineError where it gives none."""
     assert process.stdin is not None
     try:
         process.stdin.write(json.dumps(question) + "\n")
         process.stdin.flush()
     except BrokenPipeError as error:
-        raise EngineError("it ended") from error
-    return answer(process)
+        raise EngineError(f"{name} ended") from error
+    return answer(name, process, ANSWER_S)
 
 
-def answer(process: subprocess.Popen[str]) -> dict[str, float]:
+def answer(name: str, process: subprocess.Popen[str], patience_s: float) -> dict[str, Any]:
     """Return the next line that is an answer; engines print other things too."""
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith('{"bench"'):
-            found: dict[str, float] = json.loads(line)["bench"]
-            return found
-    raise EngineError(f"it ended with status {process.wait()}; BENCH_STDERR=1 shows what it says")
+    late = threading.Timer(patience_s, kill_all, [process])
+    late.start()
+    try:
+        for line in process.stdout:
+            if line.startswith('{"bench"'):
+                found: dict[str, Any] = json.loads(line)["bench"]
+                return found
+    finally:
+        late.cancel()
+    status = process.wait()
+    why = f"said nothing for {patience_s:.0f} s" if late.finished.is_set() and status == -9 else ""
+    why = why or f"ended with status {status}"
+    raise EngineError(f"{name} {why}; BENCH_STDERR=1 shows what it says")
+
+
+def agreement(one: Engine, other: Engine) -> float:
+    """Return the share of ids that two engines began their answers with alike."""
+    same = count = 0
+    for place, answers in one.ids.items():
+        for mine, theirs in zip(answers, other.ids[place], strict=True):
+            alike = itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=True)
+            )
+            same += sum(1 for _ in alike)
+            count += len(mine)
+    return same / count
+
+
+def say(text: str) -> None:
+    """Tell of progress."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def measured(values: list[float]) -> str:
@@ -217,20 +275,22 @@ def show(engines: list[Engine], sizes: list[int]) -> None:
     for engine in engines:
         cells = "".join(measured(engine.first[n]) for n in sizes)
         print(f"{engine.name:14}{cells}")
-    peers = [engine for engine in engines if engine.name in ("transformers", "llama.cpp", "vllm")]
-    ours = [engine for engine in engines if engine.name in OURS]
-    if peers and ours:
-        print(
-            f"\nratio to the best bfloat16 peer: decode, then first token (above 1: ours is faster)\n{'':14}{head}"
-        )
-    for engine in ours if peers else []:
-        cells = ""
+    by_name = {engine.name: engine for engine in engines}
+    head_of_ratios = "\nratio to the best peer of as many bits: decode, then first token (above 1: ours is faster)"
+    print(f"{head_of_ratios}\n{'':14}{head}")
+    for name, rivals in RIVALS.items():
+        peers = [by_name[rival] for rival in rivals if rival in by_name]
+        if name not in by_name or not peers:
+            continue
+        engine, cells = by_name[name], ""
         for n in sizes:
             best = max(statistics.median(peer.decode[n]) for peer in peers)
             soonest = min(statistics.median(peer.first[n]) for peer in peers)
             decode, first = statistics.median(engine.decode[n]), statistics.median(engine.first[n])
             cells += f"{decode / best:8.2f} {soonest / first:5.2f}"
-        print(f"{engine.name:14}{cells}")
+        print(f"{name:14}{cells}")
+    told = [f"{other.name} {100 * agreement(engines[0], other):.0f} %" for other in engines[1:]]
+    print(f"\nfirst ids as {engines[0].name} has them: {', '.join(told)}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ The demo pair in bfloat16, served; the context is that of the models, 8,192 toke
 measured, so that the prefix caches have it: what is measured is writing, not reading.
 
 context    4 requests with one prompt, by its length: milliseconds from token to token, of each request
-clients    prompts of 64 tokens, as many requests at a time: milliseconds of the machine a token (1000 / tokens a second)
+clients    prompts of 64 tokens, as many requests at a time: milliseconds of the machine a token, which is a request's time from
+           token to token over the number of requests
 models     8 requests in a ring of 1 to 5 models, all of them `demo:small`, each of which passes on every tenth token: likewise
 
 Routed: small asks large at every tenth token, at random. Beside it stand both models alone. What is measured is written down at once: the
@@ -69,6 +70,7 @@ class Cell(msgspec.Struct, kw_only=True):
     what: str
     side: str
     place: int
+    tokens: int = 0  # of an answer
     ms: list[float] = []  # a token, by round
     others: list[float] = []  # cores that other work took, by round
 
@@ -80,12 +82,16 @@ class Record(msgspec.Struct, kw_only=True):
     when: str = ""
     cells: list[Cell] = []
 
-    def cell(self, what: str, side: str, place: int) -> Cell:
-        """Return a cell, which may be new."""
+    def cell(self, what: str, side: str, place: int, tokens: int) -> Cell:
+        """Return a cell, which may be new; raises SystemExit where it was measured with other answers."""
         for cell in self.cells:
             if (cell.what, cell.side, cell.place) == (what, side, place):
+                if cell.tokens != tokens:
+                    raise SystemExit(
+                        f"measured with answers of {cell.tokens} tokens before; name another file"
+                    )
                 return cell
-        self.cells.append(Cell(what=what, side=side, place=place))
+        self.cells.append(Cell(what=what, side=side, place=place, tokens=tokens))
         return self.cells[-1]
 
 
@@ -147,7 +153,7 @@ def measure(
 ) -> None:
     """Add the rounds that one line's places lack."""
     side, text, places = served
-    todo = [record.cell(what, side, place) for place in places if place <= args.most]
+    todo = [record.cell(what, side, place, args.tokens) for place in places if place <= args.most]
     if all(len(cell.ms) >= args.rounds for cell in todo):
         return
     with tempfile.TemporaryDirectory() as directory:
@@ -184,7 +190,7 @@ async def token_ms(cell: Cell, url: str, tokens: int) -> float:
         await http.close()
     if found.failed or found.tpot_ms is None:
         raise BenchError(f"{cell.what} {cell.place}: {found.first_error}")
-    return found.tpot_ms.p50 if cell.what == "context" else 1000 / found.tokens_per_s
+    return found.tpot_ms.p50 if cell.what == "context" else found.tpot_ms.mean / len(jobs)
 
 
 async def asked(cell: Cell, http: Http, tokens: int) -> list[Job]:

@@ -3,7 +3,7 @@
     python benchmarks/memory.py [--dtype bfloat16] [--model demo:large] [--tokens 36000]
 
 After the start, after eight requests at once, and after so many tokens of prompts that nobody has sent before, which the prefix cache
-would like to keep. MB of the model's process.
+would like to keep. MB, millions of bytes, of the model's process.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def say(client: Client, when: str) -> None:
     pid = client.status().models[0].pid
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     resident = next(line for line in lines if line.startswith("VmRSS"))
-    print(f"{int(resident.split()[1]) / 1000:6.0f} MB  {when}", flush=True)
+    print(f"{int(resident.split()[1]) * 1024 / 1e6:6.0f} MB  {when}", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
 of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights
 in the same type. They are measured with the same requests in turn, each warm; the order turns round with every round.
-Servers stay up over all numbers of clients, and ordinary ones over all policies. What is measured
-is written down at once: the same command goes on where it was stopped. `--apart` measures one side after the other, with the
+Servers stay up over all numbers of clients, and ordinary ones over all policies. An ordinary server has a share of the cores, and all
+of them where there is one client, who keeps one server busy at a time. What is measured
+is written down at once: the same command goes on where it was stopped, and a side that is named later gets the requests that others had. `--apart` measures one side after the other, with the
 same requests, where memory does not hold two stacks of a pair.
 
 `--alone` measures, with the same requests, each model of the pair without any routing: what the longer context of longer
@@ -21,6 +22,7 @@ import argparse
 import asyncio
 import contextlib
 import itertools
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from engines.peers import PEERS, Peer, served
+from engines.peers import PEERS, Peer, cores, served
 from others import Others
 from routing.cases import ALONE, PAIRS, POLICIES, SIGNALS, source
 from routing.record import QUIET, Cell, Record, save, started, table
@@ -49,6 +51,7 @@ from tokenrouter.plan.io import read, write
 CLIENTS = (1, 4, 8, 16)
 PROMPT = 96  # tokens
 WARM = 8  # tokens that each side writes before it is measured
+PROMPTS = 8  # by which engines are held to the same weights
 REST_S = 3.0  # after a measurement: vLLM's processes look for more to do for a second
 NAMES = [*POLICIES, f"{ALONE}:small", f"{ALONE}:large"]
 ASK = Ask(temperature=0.0)
@@ -67,8 +70,12 @@ def main() -> None:
         ]
         everyone = [ROUTED] if args.alone else [ROUTED, *args.sides]
         for group in [[side] for side in everyone] if args.apart else [everyone]:
-            while left := [cell for cell in todo if lacks(cell, group, args)]:
-                measure(pair, left, group, args, record)
+            for threads in sorted({threads_of(cell, args) for cell in todo}):
+                cells = [cell for cell in todo if threads_of(cell, args) == threads]
+                while left := [cell for cell in cells if lacking(cell, group, args)]:
+                    wanted = {side for cell in left for side in lacking(cell, group, args)}
+                    own = [side for side in group if side in wanted]
+                    measure(pair, left, own, threads, args, record)
     text = table(record)
     print(text)
     if args.markdown is not None:
@@ -89,7 +96,11 @@ def arguments() -> argparse.Namespace:
     add("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="(%(default)s)")
     add("--windows", choices=("fixed", "adaptive", "off"), default="fixed", help="as of trc serve")
     add("--threads", type=int, help="of each model of ours (as trc serve has it)")
-    add("--peer-threads", type=int, default=1, help="of each ordinary server (%(default)s)")
+    add(
+        "--peer-threads",
+        type=int,
+        help="of each ordinary server (a share; all cores at one client)",
+    )
     add("--apart", action="store_true", help="one side after the other: for what memory is short")
     add("--alone", action="store_true", help="measure the models without routing instead")
     add("--quick", action="store_true", help="the demo pair, p10, 1 and 4 clients, 32 tokens")
@@ -110,15 +121,23 @@ def sides(cell: Cell, group: Sequence[str]) -> list[str]:
     return [side for side in group if side not in PEERS or cell.policy not in SIGNALS]
 
 
-def lacks(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> bool:
-    """Return whether some side of a group has yet to be measured in a cell."""
+def lacking(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> list[str]:
+    """Return which sides of a group have yet to be measured in a cell: those that have the fewest rounds."""
     own = sides(cell, group)
-    return bool(own) and cell.rounds(own) < args.rounds
+    fewest = min((cell.rounds([side]) for side in own), default=args.rounds)
+    return [side for side in own if cell.rounds([side]) == fewest < args.rounds]
+
+
+def threads_of(cell: Cell, args: argparse.Namespace) -> int:
+    """Return the threads of each ordinary server: a share of the cores, or all of them where one client keeps but one server busy at a time."""
+    if args.peer_threads is not None:
+        return int(args.peer_threads)
+    return cores() if cell.clients == 1 else max(1, cores() // 2)
 
 
 @contextlib.contextmanager
 def peers(
-    pair: str, names: Sequence[str], args: argparse.Namespace
+    pair: str, names: Sequence[str], threads: int, args: argparse.Namespace
 ) -> Iterator[dict[str, list[Peer]]]:
     """Give the servers of other engines over a pair, by engine."""
     found = {}
@@ -128,7 +147,7 @@ def peers(
             models = [PAIRS[pair].small, PAIRS[pair].large]
             context = PROMPT + args.tokens + 32
             most = max(args.clients)
-            made = served(name, models, clients=most, context=context, threads=args.peer_threads)
+            made = served(name, models, clients=most, context=context, threads=threads)
             up = stack.enter_context(made)
             if up is not None:
                 found[name] = up
@@ -136,15 +155,19 @@ def peers(
 
 
 def measure(
-    pair: str, cells: Sequence[Cell], group: Sequence[str], args: argparse.Namespace, record: Record
+    pair: str,
+    cells: Sequence[Cell],
+    group: Sequence[str],
+    threads: int,
+    args: argparse.Namespace,
+    record: Record,
 ) -> None:
     """Add one round of a group of sides to cells of a pair."""
-    wanted = {side for cell in cells for side in sides(cell, group)}
     with (
-        peers(pair, [peer for peer in PEERS if peer in wanted], args) as others,
-        contextlib.closing(Ordinary(["--threads", str(args.peer_threads)])) as ordinary,
+        peers(pair, [peer for peer in PEERS if peer in group], threads, args) as others,
+        contextlib.closing(Ordinary(["--threads", str(threads)])) as ordinary,
     ):
-        if gone := wanted - {ROUTED, BASELINE, *others}:
+        if gone := set(group) - {ROUTED, BASELINE, *others}:
             raise SystemExit(f"{', '.join(gone)} cannot be had here; name other --sides")
         for policy, own in itertools.groupby(cells, key=lambda cell: cell.policy):
             with serving(pair, policy, group, ordinary, others, args) as here:
@@ -152,7 +175,12 @@ def measure(
                     text = f"{pair} {policy}: {cell.clients} clients, {cell.tokens} tokens each"
                     say(text)
                     begun = Others()
-                    asyncio.run(add_round(cell, here))
+                    own_sides = lacking(cell, group, args)
+                    asyncio.run(add_round(cell, own_sides, here))
+                    for side in own_sides:
+                        cell.commit[side] = commit()
+                        if side != ROUTED:
+                            cell.threads[side] = threads
                     cell.others.append(begun.cores())
                     cell.when = datetime.now(UTC).date().isoformat()
                     if cell.others[-1] > QUIET:
@@ -228,8 +256,8 @@ def serving(
         )
 
 
-async def add_round(cell: Cell, here: Course) -> None:
-    """Measure the sides of a cell once, with the same requests."""
+async def add_round(cell: Cell, own: Sequence[str], here: Course) -> None:
+    """Measure sides of a cell once, with the requests of their round, the same for all."""
     tokens = Http(here.tokens)
     https = {side: [Http(url) for url in urls] for side, urls in here.urls.items()}
     tokenizer = TextTokenizer.of(here.served.plan, here.served.path.parent)
@@ -238,9 +266,9 @@ async def add_round(cell: Cell, here: Course) -> None:
         side: Stream(found[side][0], ASK)
         if side == ROUTED
         else Dispatcher(here.served.plan, tokenizer, found[side], ASK)
-        for side in sides(cell, list(found))
+        for side in own
     }
-    turn = min(len(cell.runs.get(side, [])) for side in askers)
+    turn = cell.rounds(own)
     if turn % 2:
         askers = dict(reversed(askers.items()))
     lengths = Lengths(prompt=PROMPT, output=cell.tokens, shared=0)
@@ -257,7 +285,17 @@ async def add_round(cell: Cell, here: Course) -> None:
             bench = run.Bench(settings, tokens, {side: ask}, say)
             for job in await bench.jobs(1, 0):
                 await ask(msgspec.structs.replace(job, max_tokens=WARM))
+            if side in here.others and BASELINE in https and side not in cell.alike:
+                prompts = [job.prompt for job in await bench.jobs(PROMPTS, 0)]
+                cell.alike[side] = await alike(
+                    prompts, https[BASELINE], here.others[side], tokenizer
+                )
+                say(
+                    f"{side}: {100 * cell.alike[side]:.0f} % of next tokens are as our own servers'"
+                )
             for row in await bench.measure():
+                if row.runs[-1].failed:
+                    raise SystemExit(f"{side} failed: {row.runs[-1].first_error}; not recorded")
                 cell.runs.setdefault(side, []).extend(row.runs)
             await asyncio.sleep(REST_S if side == "vllm" else 0.2)
     finally:
@@ -265,6 +303,33 @@ async def add_round(cell: Cell, here: Course) -> None:
             await each.close()
         for peer in itertools.chain(*here.others.values()):
             await peer.http.close()
+
+
+async def alike(
+    prompts: Sequence[Any], ours: Sequence[Any], theirs: Sequence[Any], tokenizer: TextTokenizer
+) -> float:
+    """Return for which share of prompts and models two engines have the same likeliest token: with the same weights, for nearly all."""
+    same = []
+    for prompt in prompts:
+        ids = tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "route": {"trace": True}}
+        for servers_of_model in zip(ours, theirs, strict=True):
+            one, other = [await each.ask("/completions", body) for each in servers_of_model]
+            one, other = (each["choices"][0]["route"]["trace"][0]["id"] for each in (one, other))
+            same.append(one == other)
+    return sum(same) / len(same)
+
+
+def commit() -> str:
+    """Return which state of this project is measured."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout.strip()
 
 
 def say(text: str) -> None:

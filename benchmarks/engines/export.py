@@ -1,4 +1,4 @@
-"""A policy's model in the forms that other engines read, in bfloat16: Hugging Face's layout, and a GGUF file.
+"""A policy's model in the forms that other engines read: Hugging Face's layout in bfloat16, and GGUF files in that and in Q8_0.
 
 The weights are those that our own loader gives, so a dummy's are written down as they are drawn here.
 """
@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ OUTER = {
 }
 ROTATED = re.compile(r"self_attn\.([qk])_proj\.weight")
 NORMAL, CONTROL = 1, 3  # kinds of tokens in a GGUF file
+SPARE = 1 << 30  # bytes that stay free on the disk
+Kind = gguf.GGMLQuantizationType
 Tensors = dict[str, torch.Tensor]
 
 
@@ -53,9 +56,10 @@ def directory_of(use: str) -> Path:
     return kept(use, "directory", write_directory)
 
 
-def gguf_of(use: str) -> Path:
-    """Return a model's GGUF file in the cache, written where it is missing."""
-    return kept(use, "gguf", write_gguf) / "model.gguf"
+def gguf_of(use: str, kind: Kind = Kind.BF16) -> Path:
+    """Return a model's GGUF file in the cache, its matrices of a kind, written where it is missing."""
+    form = "gguf" if kind == Kind.BF16 else f"gguf-{kind.name.lower()}"
+    return kept(use, form, partial(write_gguf, kind=kind)) / "model.gguf"
 
 
 def kept(use: str, form: str, write: Callable[[Path, Located, ModelConfig, Tensors], None]) -> Path:
@@ -66,7 +70,13 @@ def kept(use: str, form: str, write: Callable[[Path, Located, ModelConfig, Tenso
         place.mkdir(parents=True)
         located = locate(use, Path())
         config = read_config(located)
-        write(place, located, config, read(located, config))
+        tensors = read(located, config)
+        need = sum(tensor.nbytes for tensor in tensors.values())
+        if (free := shutil.disk_usage(place).free) < need + SPARE:
+            raise SystemExit(
+                f"{place}: {need / 1e9:.1f} GB are to be written, {free / 1e9:.1f} are free"
+            )
+        write(place, located, config, tensors)
         (place / "done").touch()
     return place
 
@@ -109,8 +119,10 @@ def write_directory(place: Path, located: Located, config: ModelConfig, tensors:
     (place / "tokenizer_config.json").write_text(json.dumps(kind), encoding="utf-8")
 
 
-def write_gguf(place: Path, located: Located, config: ModelConfig, tensors: Tensors) -> None:
-    """Write the same as one GGUF file."""
+def write_gguf(
+    place: Path, located: Located, config: ModelConfig, tensors: Tensors, kind: Kind
+) -> None:
+    """Write the same as one GGUF file, matrices in bfloat16 or rounded as a kind says."""
     writer = gguf.GGUFWriter(place / "model.gguf", config.family)
     writer.add_block_count(config.layers)
     writer.add_context_length(config.context)
@@ -131,9 +143,12 @@ def write_gguf(place: Path, located: Located, config: ModelConfig, tensors: Tens
             tensor = interleaved(tensor, config.heads if rotated[1] == "q" else config.kv_heads)
         if tensor.ndim == 1:
             writer.add_tensor(gguf_name(name), tensor.float().numpy())
-        else:
+        elif kind == Kind.BF16:
             raw = tensor.contiguous().view(torch.uint8).numpy()
-            writer.add_tensor(gguf_name(name), raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
+            writer.add_tensor(gguf_name(name), raw, raw_dtype=kind)
+        else:
+            rounded = gguf.quants.quantize(tensor.float().numpy(), kind)
+            writer.add_tensor(gguf_name(name), rounded, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -28,7 +28,7 @@ def main() -> None:
         plan = tokenrouter.compile(file, max_active=16, kv_budget=256 << 20)
     engine = Engine(plan, Path("/"), max_batch_tokens=2048)
 
-    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float]:
+    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float, list[list[int]]]:
         begun = time.perf_counter()
         sampling = Sampling(max_tokens=tokens, temperature=0.0, ignore_eos=True, seed=0)
         outputs = [engine.completions[engine.submit(p, sampling)] for p in prompts]
@@ -41,7 +41,7 @@ def main() -> None:
         end = time.perf_counter()
         assert all(len(output.tokens) == tokens for output in outputs)
         assert done == len(prompts), "some wrote on before all had begun"
-        return first - begun, end - first
+        return first - begun, end - first, [output.ids for output in outputs]
 
     serve(run)
 

@@ -14,7 +14,7 @@ def main() -> None:
     """Load and serve."""
     model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16)
 
-    def generate(ids: torch.Tensor, tokens: int) -> float:
+    def generate(ids: torch.Tensor, tokens: int) -> tuple[float, list[list[int]]]:
         begun = time.perf_counter()
         with torch.inference_mode():
             out = model.generate(
@@ -25,13 +25,15 @@ def main() -> None:
                 do_sample=False,
                 pad_token_id=0,
             )
+        seconds = time.perf_counter() - begun
         assert out.shape[1] == ids.shape[1] + tokens
-        return time.perf_counter() - begun
+        return seconds, out[:, ids.shape[1] :].tolist()
 
-    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float]:
+    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float, list[list[int]]]:
         ids = torch.tensor(prompts)
-        first = generate(ids, 1)
-        return first, generate(ids, tokens) - first
+        first, _ = generate(ids, 1)
+        whole, out = generate(ids, tokens)
+        return first, whole - first, out
 
     serve(run)
 

@@ -20,16 +20,19 @@ def main() -> None:
         disable_log_stats=True,
     )
 
-    def generate(prompts: list[list[int]], tokens: int) -> float:
+    def generate(prompts: list[list[int]], tokens: int) -> tuple[float, list[list[int]]]:
         sampling = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
         begun = time.perf_counter()
         out = engine.generate([{"prompt_token_ids": p} for p in prompts], sampling, use_tqdm=False)
-        assert all(len(each.outputs[0].token_ids) == tokens for each in out)
-        return time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        ids = [list(each.outputs[0].token_ids) for each in out]
+        assert all(len(each) == tokens for each in ids)
+        return seconds, ids
 
-    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float]:
-        first = generate(prompts, 1)
-        return first, generate(prompts, tokens) - first
+    def run(prompts: list[list[int]], tokens: int) -> tuple[float, float, list[list[int]]]:
+        first, _ = generate(prompts, 1)
+        whole, ids = generate(prompts, tokens)
+        return first, whole - first, ids
 
     serve(run)
 

@@ -1,8 +1,11 @@
-"""llama.cpp behind HTTP: `serve_llama_cpp.py MODEL.gguf PORT SLOTS CONTEXT THREADS`, a token a request, prefixes kept in slots.
+"""llama.cpp behind HTTP: `serve_llama_cpp.py MODEL.gguf PORT SLOTS CONTEXT THREADS [--apart]`, a token a request, prefixes kept in slots.
 
 All requests that wait are read in one batch (llama.cpp's continuous batching, through the bindings of llama-cpp-python), each in the
 slot that knows the longest beginning of its prompt. Nothing else is offered: `POST /completion {"prompt": ids}` gives the
-likeliest next id. Runs in the environment of llama-cpp-python; needs nothing else.
+likeliest next id.
+
+The slots have one store of keys and values between them (`kv_unified`). With a store each (`--apart`), the library takes a batch apart where
+sequences bring different numbers of tokens, or come in another order than that of their stores, and reads all weights for each part. Runs in the environment of llama-cpp-python; needs nothing else.
 """
 
 from __future__ import annotations
@@ -40,12 +43,13 @@ class Waiting:
 class Engine:
     """One model with its slots."""
 
-    def __init__(self, path: str, slots: int, context: int, threads: int) -> None:
+    def __init__(self, path: str, slots: int, context: int, threads: int, apart: bool) -> None:
         ll.llama_backend_init()
         model = ll.llama_model_load_from_file(path.encode(), ll.llama_model_default_params())
         settings = ll.llama_context_default_params()
         settings.n_ctx, settings.n_batch, settings.n_ubatch = slots * context, BATCH, 512
         settings.n_seq_max = slots
+        settings.kv_unified = not apart
         settings.n_threads = settings.n_threads_batch = threads
         self.context = ll.llama_init_from_model(model, settings)
         self.memory = ll.llama_get_memory(self.context)
@@ -71,9 +75,13 @@ class Engine:
         out: list[int] = [0] * len(prompts)
         rows: list[tuple[int, int]] = []  # place in the batch, request
         n = 0
+        chosen = []
         for request, ids in enumerate(prompts):
             at, known = self.choose(ids, free)
             free.remove(at)
+            chosen.append((at, known, request))
+        for at, known, request in sorted(chosen):
+            ids = prompts[request]
             ll.llama_memory_seq_rm(self.memory, at, known, -1)
             for place in range(known, len(ids)):
                 if n == BATCH:
@@ -154,8 +162,8 @@ class Server:
 
 async def main() -> None:
     """Load and serve until a signal."""
-    path, port, slots, context, threads = sys.argv[1], *map(int, sys.argv[2:])
-    server = Server(Engine(path, slots, context, threads))
+    path, port, slots, context, threads = sys.argv[1], *map(int, sys.argv[2:6])
+    server = Server(Engine(path, slots, context, threads, "--apart" in sys.argv[6:]))
     listening = await asyncio.start_server(server.client, "127.0.0.1", port, limit=1 << 24)
     async with listening:
         await asyncio.gather(server.work(), listening.serve_forever())

@@ -11,42 +11,47 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+BEGINNING = 8  # ids of an answer that are told
+Ids = list[int]
 Run = Callable[
-    [list[list[int]], int], tuple[float, float]
-]  # prompts, tokens -> s to first, s of the rest
+    [list[Ids], int], tuple[float, float, list[Ids]]
+]  # prompts, tokens -> s to first, s of the rest, what was written
 
 
 def serve(run: Run) -> None:
     """Answer until stdin ends."""
     tell({})
-    for load, line in enumerate(sys.stdin):
+    for line in sys.stdin:
         asked = json.loads(line)
-        first, rest = run(prompts(asked["requests"], asked["prompt"], load), asked["tokens"])
-        tell({"first_s": first, "decode_s": rest, "memory_mb": memory_mb()})
+        source = prompts(asked["requests"], asked["prompt"], asked["load"])
+        first, rest, ids = run(source, asked["tokens"])
+        begun = [list(map(int, each[:BEGINNING])) for each in ids]
+        tell({"first_s": first, "decode_s": rest, "memory_mb": memory_mb(), "ids": begun})
     sys.stdout.flush()
     os._exit(0)
 
 
-def tell(what: dict[str, float]) -> None:
+def tell(what: dict[str, Any]) -> None:
     """Write one answer."""
     print(json.dumps({"bench": what}), flush=True)
 
 
-def prompts(n: int, length: int, load: int) -> list[list[int]]:
+def prompts(n: int, length: int, load: int) -> list[Ids]:
     """Return the same prompts for every engine: no two with the same beginning, and new ones for every load, so that no engine has read them."""
     source = random.Random(load)
     return [[source.randrange(1000, 40000) for _ in range(length)] for _ in range(n)]
 
 
 def memory_mb() -> float:
-    """Return the resident memory of this process and its children."""
+    """Return the resident memory of this process and its children, what they share counted once (PSS)."""
     total = 0.0
     for process in [os.getpid(), *children(os.getpid())]:
         try:
-            for line in Path(f"/proc/{process}/status").read_text().splitlines():
-                if line.startswith("VmRSS"):
-                    total += int(line.split()[1]) / 1024
+            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024 / 1e6
         except OSError:
             continue
     return total

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from routing.cases import ALONE, POLICIES
 
 from tokenrouter.bench import run
 from tokenrouter.bench.figures import Figures
@@ -25,6 +26,11 @@ class Cell(msgspec.Struct, kw_only=True):
     runs: dict[str, list[Figures]] = {}  # by side, one a round
     others: list[float] = []  # cores that other work took, by round
     when: str = ""
+    commit: dict[str, str] = {}  # of this project, by side, where it was last measured
+    threads: dict[str, int] = {}  # of each ordinary server, by side
+    alike: dict[
+        str, float
+    ] = {}  # share of next tokens of some prompts that are our own servers', by side
 
     def rounds(self, sides: Sequence[str]) -> int:
         """Return how often all of these sides were measured."""
@@ -71,14 +77,21 @@ def table(record: Record) -> str:
     """Return the record as a Markdown table: medians over rounds, ranges in brackets."""
     others = list(dict.fromkeys(side for cell in record.cells for side in cell.runs))
     others = [side for side in others if side != ROUTED]
+    alone = {
+        (c.pair, c.policy, c.clients, c.tokens): c.runs[ROUTED]
+        for c in record.cells
+        if ROUTED in c.runs
+    }
     lines = [
         f"| pair | policy | clients | tokens an answer | by large | routed, tokens/s | {' | '.join(others)} | ratio to the best "
-        f"| ms a token, routed | {' | '.join(others)} |",
-        "|---" * (8 + 2 * len(others)) + "|",
+        f"| ms a token, routed | {' | '.join(others)} | large alone, tokens/s |",
+        "|---" * (9 + 2 * len(others)) + "|",
     ]
     for cell in sorted(record.cells, key=lambda c: (c.pair, c.tokens)):
         if ROUTED not in cell.runs:
             continue
+        if cell.policy.startswith(ALONE) and any(c.policy in POLICIES for c in record.cells):
+            continue  # it has a column
         routed = cell.runs[ROUTED]
         found = [cell.runs.get(side, []) for side in others]
         best = max((middle(speeds(runs)) for runs in found if runs), default=None)
@@ -89,6 +102,7 @@ def table(record: Record) -> str:
             *(cell.pair, f"{cell.policy}{noisy}", f"{cell.clients}", f"{cell.tokens}"),
             *(f"{100 * large:.0f} %", spread(routed), *map(spread, found), ratio),
             *(delay(routed), *map(delay, found)),
+            spread(alone.get((cell.pair, f"{ALONE}:large", cell.clients, cell.tokens), [])),
         ]
         lines.append(f"| {' | '.join(parts)} |")
     dates = sorted({cell.when for cell in record.cells if cell.when})
