@@ -6,8 +6,8 @@
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
 of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights
 in the same type. They are measured with the same requests in turn, each warm; the order turns round with every round.
-Servers stay up over all numbers of clients, and ordinary ones over all policies. An ordinary server has a share of the cores, and all
-of them where there is one client, who keeps one server busy at a time. What is measured
+Servers stay up over all numbers of clients, and ordinary ones over all policies. An ordinary server has as many threads as it is
+fastest with (`threads_of`). What is measured
 is written down at once: the same command goes on where it was stopped, and a side that is named later gets the requests that others had. `--apart` measures one side after the other, with the
 same requests, where memory does not hold two stacks of a pair.
 
@@ -70,12 +70,12 @@ def main() -> None:
         ]
         everyone = [ROUTED] if args.alone else [ROUTED, *args.sides]
         for group in [[side] for side in everyone] if args.apart else [everyone]:
-            for threads in sorted({threads_of(cell, args) for cell in todo}):
-                cells = [cell for cell in todo if threads_of(cell, args) == threads]
+            for single in (True, False):  # servers have other threads for one client
+                cells = [cell for cell in todo if (cell.clients == 1) == single]
                 while left := [cell for cell in cells if lacking(cell, group, args)]:
                     wanted = {side for cell in left for side in lacking(cell, group, args)}
                     own = [side for side in group if side in wanted]
-                    measure(pair, left, own, threads, args, record)
+                    measure(pair, left, own, args, record)
     text = table(record)
     print(text)
     if args.markdown is not None:
@@ -99,7 +99,7 @@ def arguments() -> argparse.Namespace:
     add(
         "--peer-threads",
         type=int,
-        help="of each ordinary server (a share; all cores at one client)",
+        help="of each ordinary server (those it is fastest with)",
     )
     add("--apart", action="store_true", help="one side after the other: for what memory is short")
     add("--alone", action="store_true", help="measure the models without routing instead")
@@ -128,16 +128,20 @@ def lacking(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> list[
     return [side for side in own if cell.rounds([side]) == fewest < args.rounds]
 
 
-def threads_of(cell: Cell, args: argparse.Namespace) -> int:
-    """Return the threads of each ordinary server: a share of the cores, or all of them where one client keeps but one server busy at a time."""
+def threads_of(side: str, clients: int, args: argparse.Namespace) -> int:
+    """Return the threads of each ordinary server, those with which it has the most tokens/s.
+
+    One client keeps but one server busy at a time, which then has all cores. With more, our own servers and vLLM's, whose threads spin,
+    are best with a share of them, and llama.cpp's with all.
+    """
     if args.peer_threads is not None:
         return int(args.peer_threads)
-    return cores() if cell.clients == 1 else max(1, cores() // 2)
+    return cores() if clients == 1 or side == "llama.cpp" else max(1, cores() // 2)
 
 
 @contextlib.contextmanager
 def peers(
-    pair: str, names: Sequence[str], threads: int, args: argparse.Namespace
+    pair: str, names: Sequence[str], single: bool, args: argparse.Namespace
 ) -> Iterator[dict[str, list[Peer]]]:
     """Give the servers of other engines over a pair, by engine."""
     found = {}
@@ -146,7 +150,8 @@ def peers(
             say(f"starting {name} over {pair}")
             models = [PAIRS[pair].small, PAIRS[pair].large]
             context = PROMPT + args.tokens + 32
-            most = max(args.clients)
+            most = 1 if single else max(args.clients)
+            threads = threads_of(name, most, args)
             made = served(name, models, clients=most, context=context, threads=threads)
             up = stack.enter_context(made)
             if up is not None:
@@ -158,14 +163,15 @@ def measure(
     pair: str,
     cells: Sequence[Cell],
     group: Sequence[str],
-    threads: int,
     args: argparse.Namespace,
     record: Record,
 ) -> None:
     """Add one round of a group of sides to cells of a pair."""
+    clients = max(cell.clients for cell in cells)
+    own_threads = ["--threads", str(threads_of(BASELINE, clients, args))]
     with (
-        peers(pair, [peer for peer in PEERS if peer in group], threads, args) as others,
-        contextlib.closing(Ordinary(["--threads", str(threads)])) as ordinary,
+        peers(pair, [peer for peer in PEERS if peer in group], clients == 1, args) as others,
+        contextlib.closing(Ordinary(own_threads)) as ordinary,
     ):
         if gone := set(group) - {ROUTED, BASELINE, *others}:
             raise SystemExit(f"{', '.join(gone)} cannot be had here; name other --sides")
@@ -180,7 +186,7 @@ def measure(
                     for side in own_sides:
                         cell.commit[side] = commit()
                         if side != ROUTED:
-                            cell.threads[side] = threads
+                            cell.threads[side] = threads_of(side, cell.clients, args)
                     cell.others.append(begun.cores())
                     cell.when = datetime.now(UTC).date().isoformat()
                     if cell.others[-1] > QUIET:
