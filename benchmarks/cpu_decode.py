@@ -51,6 +51,7 @@ RIVALS = {  # of as many bits
 }
 LOAD_S = 900.0  # vLLM compiles its model first
 ANSWER_S = 600.0
+WARM = 10**6  # of loads that are not measured
 REST_S = {"vllm": 3.0}  # after a measurement
 
 
@@ -191,7 +192,7 @@ def begin(name: str, files: Files) -> Engine | None:
         answer(name, process, LOAD_S)
         ready = {"seconds": time.monotonic() - begun}
         for n in (1, 2):  # what is made at the first use is made
-            ask(name, process, {"requests": n, "prompt": 20, "tokens": 4, "load": -n})
+            ask(name, process, {"requests": n, "prompt": 20, "tokens": 4, "load": WARM + n})
     except EngineError as error:
         say(f"{error}; left out")
         kill_all(process)
@@ -225,6 +226,7 @@ def answer(name: str, process: subprocess.Popen[str], patience_s: float) -> dict
     assert process.stdout is not None
     late = threading.Timer(patience_s, kill_all, [process])
     late.start()
+    begun = time.monotonic()
     try:
         for line in process.stdout:
             if line.startswith('{"bench"'):
@@ -233,8 +235,8 @@ def answer(name: str, process: subprocess.Popen[str], patience_s: float) -> dict
     finally:
         late.cancel()
     status = process.wait()
-    why = f"said nothing for {patience_s:.0f} s" if late.finished.is_set() and status == -9 else ""
-    why = why or f"ended with status {status}"
+    silent = time.monotonic() - begun >= patience_s
+    why = f"said nothing for {patience_s:.0f} s" if silent else f"ended with status {status}"
     raise EngineError(f"{name} {why}; BENCH_STDERR=1 shows what it says")
 
 

@@ -52,6 +52,9 @@ CLIENTS = (1, 4, 8, 16)
 PROMPT = 96  # tokens
 WARM = 8  # tokens that each side writes before it is measured
 PROMPTS = 8  # by which engines are held to the same weights
+ALIKE = (
+    0.5  # of their next tokens at least, since two roundings part where two tokens are as likely
+)
 REST_S = 3.0  # after a measurement: vLLM's processes look for more to do for a second
 NAMES = [*POLICIES, f"{ALONE}:small", f"{ALONE}:large"]
 ASK = Ask(temperature=0.0)
@@ -124,6 +127,12 @@ def sides(cell: Cell, group: Sequence[str]) -> list[str]:
 def lacking(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> list[str]:
     """Return which sides of a group have yet to be measured in a cell: those that have the fewest rounds."""
     own = sides(cell, group)
+    for side in own:
+        known = cell.threads.get(side)
+        if side != ROUTED and cell.runs.get(side) and known != threads_of(side, cell.clients, args):
+            raise SystemExit(
+                f"{cell.pair} {cell.policy}, {cell.clients} clients: {side} was measured with {known} threads; name another file"
+            )
     fewest = min((cell.rounds([side]) for side in own), default=args.rounds)
     return [side for side in own if cell.rounds([side]) == fewest < args.rounds]
 
@@ -299,6 +308,8 @@ async def add_round(cell: Cell, own: Sequence[str], here: Course) -> None:
                 say(
                     f"{side}: {100 * cell.alike[side]:.0f} % of next tokens are as our own servers'"
                 )
+                if cell.alike[side] < ALIKE:
+                    raise SystemExit(f"{side} and our own servers do not have the same weights")
             for row in await bench.measure():
                 if row.runs[-1].failed:
                     raise SystemExit(f"{side} failed: {row.runs[-1].first_error}; not recorded")

@@ -45,16 +45,17 @@ def prompts(n: int, length: int, load: int) -> list[Ids]:
 
 
 def memory_mb() -> float:
-    """Return the resident memory of this process and its children, what they share counted once (PSS)."""
-    total = 0.0
+    """Return the resident memory of this process and its children, what several of them have counted once: the most that one shares."""
+    own, shared = 0, [0]
     for process in [os.getpid(), *children(os.getpid())]:
         try:
-            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1]) * 1024 / 1e6
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue
-    return total
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
+        own += sizes["Private_Clean"] + sizes["Private_Dirty"]
+        shared.append(sizes["Shared_Clean"] + sizes["Shared_Dirty"])
+    return (own + max(shared)) * 1024 / 1e6
 
 
 def children(parent: int) -> list[int]:

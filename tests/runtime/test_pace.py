@@ -176,6 +176,18 @@ def test_what_a_batch_without_prompts_took_long_ago_is_forgotten():
     assert pace.allowance(writing=True).work == pytest.approx(100.0, rel=0.01)
 
 
+def test_one_batch_without_prompts_that_took_long_by_chance_keeps_nobody_waiting():
+    pace = Pace(100.0, 1000)
+    pace.took([], 20.0)
+    for _ in range(KNOWN):
+        pace.allowance(writing=True)
+        pace.took([(0, 100)], 100.0)
+    assert pace.allowance(writing=True).work == 0
+    pace.took([], 5000.0)
+
+    assert pace.allowance(writing=True).work == pytest.approx(100.0, rel=0.01)
+
+
 def test_where_nobody_waits_for_prompts_no_batch_goes_without_them():
     pace = Pace(100.0, 1000)
     for _ in range(2 * KNOWN):

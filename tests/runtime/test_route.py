@@ -85,6 +85,13 @@ def test_the_first_rule_that_holds_decides_row_by_row():
     assert decisions == [Decision(False, 2, 0), Decision(True, 0, 2), Decision(True, 1, 1)]
 
 
+def test_a_signal_in_bfloat16_is_a_number_like_others():
+    batch = rows(FLAT, SHARP)
+    batch[0].output.figures["entropy", ()] = torch.tensor([1.5, 0.25], dtype=torch.bfloat16)
+
+    assert value([s.Signal(name="entropy")], batch) == [1.5, 0.25]
+
+
 def test_a_guard_that_nobody_evaluated_does_not_hold():
     program = s.Program(nodes=above("entropy", 1.0), rules=[rule(s.To(model=1), 2), rule()])
     batch = rows(FLAT)

@@ -212,6 +212,8 @@ class _Step:
 
     def pick(self, whole: torch.Tensor) -> Numbers:
         """Return these rows of numbers over all of the output's."""
+        if whole.dtype not in (torch.float32, torch.float64):  # numpy has no bfloat16
+            whole = whole.float()
         numbers: NDArray[np.float64] = whole.cpu().numpy().astype(np.float64)
         return numbers if self._at is None else numbers[self._at]
 

@@ -5,6 +5,7 @@ It knows nothing of messages and requests. All files (boot.json, sockets, logs) 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import secrets
@@ -22,6 +23,8 @@ from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.workplace import Workplace
 
 log = logging.getLogger("tokenrouter")
+
+FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # of processes, memory, descriptors
 
 
 class Processes:
@@ -54,7 +57,9 @@ class Processes:
         for model in sorted(self._due):
             try:
                 self._start(model)
-            except OSError as error:  # of processes, descriptors, memory
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
                 if not self._troubled:
                     name = self.plan.models[model].name
                     log.error("subserver `%s` cannot be started, trying again: %s", name, error)

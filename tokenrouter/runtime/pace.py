@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from statistics import median
+from statistics import median, median_low
 from typing import NamedTuple
 
 LEAST = 16.0  # work of a batch, however slow the model: prompts must get on
@@ -68,7 +68,9 @@ class Pace:
             self._since_plain, self._outdated = 0, True
             return Allowance(0.0, self._deep)
         rate = median(self._rates) if self._rates else float("inf")
-        may_take = max(self.stall_ms, BATCHES * median(self._plain_ms) if self._plain_ms else 0.0)
+        may_take = max(
+            self.stall_ms, BATCHES * median_low(self._plain_ms) if self._plain_ms else 0.0
+        )
         return Allowance(max(may_take / rate if rate else LEAST, LEAST), self._deep)
 
     def took(self, read: Iterable[tuple[int, int]], elapsed_ms: float) -> None:
@@ -77,8 +79,8 @@ class Pace:
         if read:
             self._since_plain += 1
         else:
-            if self._outdated:
-                self._plain_ms.clear()
+            if self._outdated:  # but for one, so that a hiccup does not count for all of them
+                self._plain_ms = deque(list(self._plain_ms)[-1:], maxlen=LATEST)
             self._since_plain, self._outdated = 0, False
             self._plain_ms.append(elapsed_ms)
         work = sum(n * (1 + (start + n / 2) / self._deep) for start, n in read)

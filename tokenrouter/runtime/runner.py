@@ -84,7 +84,9 @@ class ModelRunner:
         ]
         if self.graphs is not None:
             self.graphs.ahead(chunks)
-        self._likeliest = all(is_greedy(chunk.sequence.sampling) for chunk in chunks)
+        self._likeliest = all(
+            is_greedy(chunk.sequence.sampling) and not chunk.scored for chunk in chunks
+        )
         self.phases.at("model")
         if self.ranks is None:
             output = self.read(extensions, hidden=hidden)

@@ -62,7 +62,7 @@ def collect(folder: Path, positions: int, seed: int) -> Steps:
         pages = -(-len(ids) // PAGE)
         cache = small.new_cache(pages, PAGE)
         batch = ExtendBatch.of([Extension(ids, 0, range(pages), len(row.states))], PAGE)
-        logits, hidden = small.extend(batch, cache, hidden=True)
+        logits, hidden, *_ = small.extend(batch, cache, hidden=True)
         assert hidden is not None
         candidate = logits.argmax(-1)
         entropy = torch.distributions.Categorical(logits=logits, validate_args=False).entropy()

@@ -82,7 +82,7 @@ class NativeDecoder:
             values=ctypes.addressof(places.values),
             logits=logits.data_ptr(),
             hidden=None if state is None else state.data_ptr(),
-            vocabulary=batch.vocabulary,
+            vocabulary=min(batch.vocabulary, self.record.head.n),
             ids=None if ids is None else ids.data_ptr(),
             columns=None if columns is None else columns.data_ptr(),
         )
