@@ -140,12 +140,13 @@ def lacking(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> list[
 def threads_of(side: str, clients: int, args: argparse.Namespace) -> int:
     """Return the threads of each ordinary server, those with which it has the most tokens/s.
 
-    One client keeps but one server busy at a time, which then has all cores. With more, our own servers and vLLM's, whose threads spin,
-    are best with a share of them, and llama.cpp's with all.
+    One client keeps but one server busy at a time, and ours then have all cores. With more they are best with a share of them; so are
+    vLLM's always, whose threads spin for a while on a core that the other server needs, and llama.cpp's are best with all.
     """
     if args.peer_threads is not None:
         return int(args.peer_threads)
-    return cores() if clients == 1 or side == "llama.cpp" else max(1, cores() // 2)
+    all_cores = side == "llama.cpp" or (side == BASELINE and clients == 1)
+    return cores() if all_cores else max(1, cores() // 2)
 
 
 @contextlib.contextmanager
