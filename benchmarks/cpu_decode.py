@@ -75,6 +75,7 @@ def main() -> None:
                 engines.append(engine)
         if not engines:
             sys.exit("no engine runs here")
+        time.sleep(max(REST_S.get(engine.name, 0.0) for engine in engines))  # starting is work too
         other = Others()
         for round_ in range(args.rounds):
             for n in args.requests:
@@ -84,12 +85,13 @@ def main() -> None:
             say(f"round {round_ + 1} of {args.rounds} done")
             if args.json:
                 args.json.write_text(json.dumps({e.name: e.as_json() for e in engines}, indent=1))
+        taken = other.cores()  # before any engine ends, whose time nobody knows any more
     except EngineError as error:
         sys.exit(str(error))
     finally:
         for engine in engines:
             engine.end()
-    print(f"other processes took {other.cores():.2f} cores meanwhile")
+    print(f"other processes took {taken:.2f} cores meanwhile")
     show(engines, args.requests)
 
 

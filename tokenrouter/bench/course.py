@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import msgspec
 
 from tokenrouter.bench.dispatch import Dispatcher
 from tokenrouter.bench.http import Http
-from tokenrouter.bench.report import BASELINE, ROUTED, Result
+from tokenrouter.bench.report import BASELINE, ROUTED, Level, Result
 from tokenrouter.bench.run import Bench, Say, Settings, name_of, result
 from tokenrouter.bench.sample import Asker
 from tokenrouter.bench.servers import started
@@ -68,20 +68,25 @@ class Served:
         ]
         return msgspec.structs.replace(plan, models=models)
 
-    def threads(self) -> list[list[str]]:
-        """Return the options of each server: the plan's takes turns where cores are few, and ordinary servers, which cannot, share the cores."""
+    def threads(self, levels: Sequence[Level] = ()) -> list[list[str]]:
+        """Return the options of each server: the plan's takes turns where cores are few, and ordinary servers, which cannot, share the cores.
+
+        Where no load has more than one client, only one ordinary server works at a time, and each has all cores.
+        """
         if self.asked is not None or not self.baseline:
             own = [] if self.asked is None else ["--threads", str(self.asked)]
             return [own] * (1 + len(self.plan.models) * self.baseline)
         n = len(self.plan.models)
-        return [[], *[["--threads", str(max(1, cores() // n))]] * n]
+        lonely = bool(levels) and all(level.concurrency == 1 for level in levels)
+        own = cores() if lonely else max(1, cores() // n)
+        return [[], *[["--threads", str(own)]] * n]
 
 
 async def of_plan(settings: Settings, served: Served, say: Say) -> Result:
     """Serve a plan, measure it, and the comparison beside it where it is asked for."""
     with served.plans() as plans:
         say(f"starting {len(plans)} server{'s' if len(plans) > 1 else ''}")
-        with started(plans, served.options, served.threads()) as servers:
+        with started(plans, served.options, served.threads(settings.levels)) as servers:
             https = [Http(url) for _, url in servers]
             try:
                 return await _measured(settings, served, https, say)
