@@ -78,8 +78,8 @@ class Served:
             return [own] * (1 + len(self.plan.models) * self.baseline)
         n = len(self.plan.models)
         lonely = bool(levels) and all(level.concurrency == 1 for level in levels)
-        own = cores() if lonely else max(1, cores() // n)
-        return [[], *[["--threads", str(own)]] * n]
+        each = cores() if lonely else max(1, cores() // n)
+        return [[], *[["--threads", str(each)]] * n]
 
 
 async def of_plan(settings: Settings, served: Served, say: Say) -> Result:
