@@ -6,6 +6,7 @@ from tokenrouter_kernels.native.build import library
 
 from tests.factories import prompts, save_model
 from tests.models.harness import Paged, all_logits, greedy, ours, patch, theirs
+from tokenrouter.runtime.model import ExtendBatch, Extension
 
 FAMILIES = {
     "llama": {"family": "llama"},
@@ -110,7 +111,6 @@ def test_a_mixed_batch_gives_each_request_its_own_logits(saved, family, dtype):
 
 def test_only_requests_that_sample_give_rows(saved):
     from tests.models.harness import PAGE
-    from tokenrouter.runtime.model import ExtendBatch, Extension
 
     paged = Paged(ours(saved("llama")))
     both = paged.extend((0, 0, TOKENS[:5]), (1, 0, TOKENS[:9]), hidden=True)
@@ -199,3 +199,16 @@ def _with_biases(path):
             weights[name.replace(".weight", ".bias")] = torch.randn(weight.shape[0])
     save_file(weights, file, metadata={"format": "pt"})
     return theirs(path)
+
+
+def test_a_batch_lies_one_request_after_the_other_and_its_page_table_is_filled_up():
+    parts = [Extension([5], 16, [3, 4, 9]), Extension([6, 7], 0, [8], samples=2)]
+
+    batch = ExtendBatch.of(parts, 16)
+
+    assert batch.token_ids.tolist() == [5, 6, 7]
+    assert batch.positions.tolist() == [16, 0, 1]
+    assert batch.slots.tolist() == [64, 128, 129]
+    assert batch.logits_rows.tolist() == [0, 1, 2]
+    assert batch.ragged.page_table.tolist() == [[3, 4], [8, 0]]
+    assert (batch.ragged.offsets, batch.ragged.lengths) == ([0, 1, 3], [17, 2])
