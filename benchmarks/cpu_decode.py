@@ -280,6 +280,8 @@ def show(engines: list[Engine], sizes: list[int]) -> None:
         cells = "".join(measured(engine.first[n]) for n in sizes)
         print(f"{engine.name:14}{cells}")
     by_name = {engine.name: engine for engine in engines}
+    if len(engines) == 1:
+        return
     head_of_ratios = "\nratio to the best peer of as many bits: decode, then first token (above 1: ours is faster)"
     print(f"{head_of_ratios}\n{'':14}{head}")
     for name, rivals in RIVALS.items():

@@ -112,6 +112,8 @@ def test_sizes_are_read_as_people_write_them(bench, tmp_path):
     [
         (["--set", "tau"], 2, "trc compile: --set tau: write it as NAME=VALUE"),
         (["--kv-budget", "much"], 2, "much is no size; write it as 512M or 4G"),
+        (["--kv-budget", "inf"], 2, "inf is no size; write it as 512M or 4G"),
+        (["--kv-budget", "99999999G"], 2, "99999999G is more than any machine has"),
         (["--max-active", "0"], 2, "0 is below 1"),
         (["--kv-budget", "10"], 1, "trc compile: a KV budget of 10 bytes does not hold one page"),
         (["-o", "missing/plan.json"], 1, "trc compile: missing/plan.json: cannot be written"),

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from tokenrouter.bench.http import BenchError
 
@@ -87,14 +88,33 @@ class Server:
 
 
 @contextlib.contextmanager
+def ended_by_signal() -> Iterator[None]:
+    """Let SIGTERM unwind this process, as ^C does: what it has started would outlive it."""
+    own = threading.current_thread() is threading.main_thread()
+    if not own or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _unwind(number: int, frame: object) -> NoReturn:
+    del frame
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
 def started(
     plans: list[tuple[str, Path]],
     options: list[str],  # of all
     own: list[list[str]] | None = None,  # of each
     timeout_s: float = 600.0,
 ) -> Iterator[list[tuple[Server, str]]]:
-    """Start servers side by side, give each with its URL when all are ready, and end them in any case."""
-    with contextlib.ExitStack() as stack:
+    """Start servers side by side, give each with its URL when all are ready, and end them in any case, SIGTERM to this process too."""
+    with ended_by_signal(), contextlib.ExitStack() as stack:
         servers = []
         for (what, plan), more in zip(plans, own or [[]] * len(plans), strict=True):
             server = Server(plan, [*options, *more], what)

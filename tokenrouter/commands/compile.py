@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 NAME = "compile"
 HELP = "compile a policy into a plan"
 
+MOST_BYTES = 1 << 53  # beyond it JSON numbers are not exact
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -180,8 +182,10 @@ def _size(text: str) -> int:
     number, unit = (upper[:-1], upper[-1]) if upper[-1:] in units and upper[-1:] else (upper, "")
     try:
         value = int(float(number) * (1 << units[unit]))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text} is no size; write it as 512M or 4G") from None
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is no positive size")
+    if value >= MOST_BYTES:
+        raise argparse.ArgumentTypeError(f"{text} is more than any machine has")
     return value

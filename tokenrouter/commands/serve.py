@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-stall",
-        type=duration,
+        type=milliseconds,
         default=250.0,
         metavar="MS",
         help="milliseconds that prompts may keep those that write waiting, a batch (%(default)g)",
@@ -154,6 +154,17 @@ def duration(text: str) -> float:
     """Return a time that is not over at once."""
     if (value := seconds(text)) == 0:
         raise argparse.ArgumentTypeError("a request needs more than 0 seconds")
+    return value
+
+
+def milliseconds(text: str) -> float:
+    """Return a time in milliseconds that is not over at once."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"`{text}` is no positive number of milliseconds")
     return value
 
 
