@@ -114,5 +114,6 @@ def serving(plan, *args, wait=True):
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+                reader.join(HANG_S)  # before the pipe that it reads is closed
     finally:
         reader.join(HANG_S)
