@@ -50,12 +50,9 @@ class Pace:
         self._deep = 6.0 * max(1, hidden_size)
         self._rates: deque[float] = deque(maxlen=LATEST)  # ms for a unit of work, all else included
         self._plain_ms: deque[float] = deque(maxlen=LATEST)  # of batches without prompts
-        self._since_plain = (
-            0  # batches with prompts since the last one without, or since one was last asked for
-        )
-        self._outdated = (
-            False  # whether what is known of batches without prompts is from before those
-        )
+        # Batches with prompts since the last one without, or since one was last asked for; whether what is known is from before.
+        self._since_plain = 0
+        self._outdated = False
 
     def allowance(self, *, writing: bool, passes: bool = True) -> Allowance:
         """Return what the next batch may read; where nobody writes, there is nobody to wait for it.
@@ -68,9 +65,8 @@ class Pace:
             self._since_plain, self._outdated = 0, True
             return Allowance(0.0, self._deep)
         rate = median(self._rates) if self._rates else float("inf")
-        may_take = max(
-            self.stall_ms, BATCHES * median_low(self._plain_ms) if self._plain_ms else 0.0
-        )
+        plain = median_low(self._plain_ms) if self._plain_ms else 0.0
+        may_take = max(self.stall_ms, BATCHES * plain)
         return Allowance(max(may_take / rate if rate else LEAST, LEAST), self._deep)
 
     def took(self, read: Iterable[tuple[int, int]], elapsed_ms: float) -> None:
