@@ -1,17 +1,33 @@
-"""The library of compiled kernels, for tests of what is in it; a machine that cannot run it skips them and says why."""
+"""Which compiled kernels tests run with: each kind that this machine has, one after the other.
+
+A test module that imports `each_kind` has all its tests run so; what a machine cannot run is skipped, and the reason told.
+"""
 
 import pytest
-from tokenrouter_kernels.native.build import NativeError, load
+from tokenrouter_kernels.native.build import NativeError, has_avx512, library, load
+
+WISHES = {"widest": "1", "avx2": "avx2"}  # values of TOKENROUTER_NATIVE
 
 
-def _library():
+def _missing(wish):
+    if wish == "avx2" and not has_avx512():
+        return "without AVX-512 the widest kernels are these"
     try:
-        return load()
+        load(narrow=wish == "avx2")
     except NativeError as error:
-        return str(error)
+        return f"this machine cannot run it: {error}"
+    return None
 
 
-LIBRARY = _library()
-needs_library = pytest.mark.skipif(
-    isinstance(LIBRARY, str), reason=f"this machine cannot run it: {LIBRARY}"
-)
+def _param(wish):
+    missing = _missing(wish)
+    return pytest.param(wish, marks=[] if missing is None else pytest.mark.skip(reason=missing))
+
+
+@pytest.fixture(scope="module", autouse=True, params=[_param(wish) for wish in WISHES])
+def each_kind(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENROUTER_NATIVE", WISHES[request.param])
+        library.cache_clear()
+        yield
+    library.cache_clear()

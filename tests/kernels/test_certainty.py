@@ -10,16 +10,15 @@ from tokenrouter_kernels import choose, sampling
 from tokenrouter_kernels.native import certainty
 from tokenrouter_kernels.signals import signals as plain
 
-from tests.kernels.compiled import LIBRARY, needs_library
+from tests.kernels.compiled import each_kind, library  # noqa: F401
 from tests.kernels.test_signals import ALL, by_definition, some_logits
 
 INF = math.inf
-pytestmark = needs_library
 
 
 def compiled(logits, candidates, keys=ALL):
     assert certainty.fits(logits)
-    return certainty.signals(LIBRARY, keys, logits, candidates)
+    return certainty.signals(library(), keys, logits, candidates)
 
 
 @pytest.mark.parametrize("size", [3, 5, 15, 16, 17, 33, 323, 1024, 1031, 2049])
@@ -68,7 +67,7 @@ def test_it_says_what_torch_says_in_float64_of_any_logits(rows, at):
 
     for key in ALL:
         torch.testing.assert_close(got[key].double(), expected[key], rtol=2e-5, atol=2e-5)
-    assert certainty.greedy(LIBRARY, logits).tolist() == sampling.greedy(logits).tolist()
+    assert certainty.greedy(library(), logits).tolist() == sampling.greedy(logits).tolist()
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 100, 4099])
@@ -79,7 +78,7 @@ def test_the_lowest_of_equal_ids_is_the_likeliest_wherever_they_stand(size):
             logits[:, [first, second]] = 2.5
             logits[1, second] = 2.25 if second > first else 2.5
 
-            assert certainty.greedy(LIBRARY, logits).tolist() == [first, first]
+            assert certainty.greedy(library(), logits).tolist() == [first, first]
 
 
 def test_a_row_among_padding_and_others_has_the_bits_that_it_has_alone():
@@ -88,11 +87,11 @@ def test_a_row_among_padding_and_others_has_the_bits_that_it_has_alone():
     logits, candidates = padded[:, :49152], torch.arange(9) * 5000
     padded[:, 49152:] = 99.0
 
-    crowd, ids = compiled(logits, candidates), certainty.greedy(LIBRARY, logits)
+    crowd, ids = compiled(logits, candidates), certainty.greedy(library(), logits)
 
     for at in range(9):
         alone = compiled(logits[at : at + 1].clone(), candidates[at : at + 1])
-        assert ids[at] == certainty.greedy(LIBRARY, logits[at : at + 1].clone())[0]
+        assert ids[at] == certainty.greedy(library(), logits[at : at + 1].clone())[0]
         for key in ALL:
             assert torch.equal(alone[key], crowd[key][at : at + 1]), key
 
@@ -108,7 +107,7 @@ def test_what_is_asked_for_apart_is_what_is_asked_for_together():
 def test_no_rows_have_no_signals_and_no_likeliest_ids():
     logits, none = torch.empty(0, 7), torch.empty(0, dtype=torch.int64)
 
-    assert certainty.greedy(LIBRARY, logits).tolist() == []
+    assert certainty.greedy(library(), logits).tolist() == []
     assert compiled(logits, none)["entropy", ()].tolist() == []
 
 

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from tokenrouter_kernels import SamplingParams, choose, philox, sampling, seeds
 from tokenrouter_kernels.native import draw
 
-from tests.kernels.compiled import LIBRARY, needs_library
+from tests.kernels.compiled import each_kind, library  # noqa: F401
 from tests.kernels.test_sampling import by_definition, row
 
 INF = math.inf
-pytestmark = needs_library
 
 
 def drawn(logits, params, uniforms):
-    return draw.sample(LIBRARY, logits, params, uniforms).tolist()
+    return draw.sample(library(), logits, params, uniforms).tolist()
 
 
 @settings(max_examples=300, deadline=None)
@@ -88,7 +87,7 @@ def test_a_banned_id_is_never_drawn_not_even_by_the_last_draw():
 
 NO_NUMBERS = """
 import torch
-from tests.kernels.test_draw import LIBRARY, SamplingParams, draw
+from tests.kernels.test_draw import SamplingParams, draw, library
 
 nan, inf = float("nan"), float("inf")
 few = torch.full((40,), nan)
@@ -107,7 +106,7 @@ for name, row in rows.items():
     for given in [(1.0, 0, 1.0, 0.0), (1.0, 7, 1.0, 0.0), (0.5, 7, 0.9, 0.0), (1.0, 0, 0.9, 0.1), (0.0, 0, 1.0, 0.0)]:
         for u in (0.0, 0.5, 1 - 2**-53):
             uniforms = torch.tensor([u], dtype=torch.float64)
-            print(name, *draw.sample(LIBRARY, row[None], SamplingParams.of([given]), uniforms).tolist(), sep=",", flush=True)
+            print(name, *draw.sample(library(), row[None], SamplingParams.of([given]), uniforms).tolist(), sep=",", flush=True)
 """
 
 
@@ -132,7 +131,7 @@ def test_uniform_numbers_are_those_of_torch_to_the_bit(rows, model, purpose):
     seed = seeds([seed for seed, _ in rows])
     position = torch.tensor([position for _, position in rows])
 
-    got = draw.uniform(LIBRARY, seed, position, model, purpose)
+    got = draw.uniform(library(), seed, position, model, purpose)
 
     assert torch.equal(got, philox.uniform(seed, position, model, purpose))
 

@@ -7,11 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.factories import prompts, save_model
-from tests.kernels.compiled import needs_library
+from tests.kernels.compiled import each_kind  # noqa: F401
 from tests.models.harness import PAGE, error, native, ours, patch
 from tokenrouter.runtime.model import ExtendBatch, Extension
 
-pytestmark = needs_library
 CONTEXT = 768  # three chunks of 256
 TOKENS = [token for at in range(60) for token in prompts(40, seed=at)[at % 40]][:CONTEXT]
 SHAPES = {

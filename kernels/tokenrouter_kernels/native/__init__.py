@@ -1,8 +1,9 @@
 """A whole step of a decoder in one call of C++, where the machine and a compiler allow it.
 
 The sources beside this file are compiled once, for this machine, into the cache ($TOKENROUTER_CACHE, else
-$XDG_CACHE_HOME/tokenrouter, else ~/.cache/tokenrouter). They need Linux, AVX-512 with bfloat16 and a C++ compiler ($CXX, else
-`c++`); without one of them, or with TOKENROUTER_NATIVE=0, `library` is None and torch does the work.
+$XDG_CACHE_HOME/tokenrouter, else ~/.cache/tokenrouter). They need Linux, AVX2 with FMA and a C++ compiler ($CXX, else
+`c++`); without one of them, or with TOKENROUTER_NATIVE=0, `library` is None and torch does the work. AVX-512 is used where the machine
+has it, unless TOKENROUTER_NATIVE=avx2.
 """
 
 from __future__ import annotations

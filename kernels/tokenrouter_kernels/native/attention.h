@@ -10,80 +10,36 @@
 // query the sums across its vectors.
 #pragma once
 
-#include <immintrin.h>
 #include <stdint.h>
 
-#include "linear.h"
+#include "vector.h"
 
 namespace tokenrouter {
 
 constexpr long CHUNK = 256;  // positions
 constexpr long TURNED = 64;  // positions that are turned together
-constexpr int TILE = 6;      // queries at a time: 6 by 4 vectors of sums fill the registers
+constexpr int TILE = 6;      // queries at a time
 
-// e^x for x <= 0, to about 2 units in the last place; 0 below -87.
-inline __m512 exponential(__m512 x) {
-  const __mmask16 low = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_LT_OQ);
-  __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  __m512 p = _mm512_set1_ps(1.0f / 5040);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_maskz_scalef_ps(_knot_mask16(low), p, n);
-}
-
-// What keys and values are made of; WORD: elements of 32 bits.
-struct Narrow {
+// What keys and values are made of; LANES: elements that are loaded together, WORD: elements of 32 bits.
+struct Narrow : Bfloats {
   using Element = uint16_t;  // bfloat16
-  static constexpr int LANES = 32, WORD = 2;
-  struct Pair {
-    __m512 even, odd;
-  };
-  // The even elements of a vector of bfloat16 are one shift away from float32, the odd ones one mask.
-  static Pair widened(__m512i pairs) {
-    return {(__m512)_mm512_slli_epi32(pairs, 16), (__m512)_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000))};
-  }
-  static Pair load(const Element *at, long left) {
-    return widened(left >= LANES ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1), at));
-  }
-  struct Sum {
-    __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
-    void add(__m512 weight, const Pair &value) {
-      even = _mm512_fmadd_ps(weight, value.even, even);
-      odd = _mm512_fmadd_ps(weight, value.odd, odd);
-    }
-    void store(float *out) const {
-      const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-      const __m512i upper = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-      _mm512_storeu_ps(out, _mm512_permutex2var_ps(even, lower, odd));
-      _mm512_storeu_ps(out + 16, _mm512_permutex2var_ps(even, upper, odd));
-    }
-  };
-  static void put(__m512i word, float *out) {  // elements 2 w and 2 w + 1 of 16 keys
-    const Pair both = widened(word);
-    _mm512_store_ps(out, both.even);
-    _mm512_store_ps(out + TURNED, both.odd);
+  static constexpr int WORD = 2;
+  static void put(Words word, float *out) {  // elements 2 w and 2 w + 1 of WIDTH keys
+    store(out, even_of(word));
+    store(out + TURNED, odd_of(word));
   }
 };
 
 struct Wide {
   using Element = float;
-  static constexpr int LANES = 16, WORD = 1;
-  static __m512 load(const Element *at, long left) {
-    return left >= LANES ? _mm512_loadu_ps(at) : _mm512_maskz_loadu_ps(mask_of(left), at);
-  }
+  static constexpr int LANES = WIDTH, SUMS_EACH = 1, WORD = 1;
+  static Floats load(const Element *at, long left) { return left >= LANES ? tokenrouter::load(at) : tokenrouter::load(at, left); }
   struct Sum {
-    __m512 all = _mm512_setzero_ps();
-    void add(__m512 weight, __m512 value) { all = _mm512_fmadd_ps(weight, value, all); }
-    void store(float *out) const { _mm512_storeu_ps(out, all); }
+    Floats all = zeros();
+    void add(Floats weight, Floats value) { all = fmadd(weight, value, all); }
+    void store(float *out) const { tokenrouter::store(out, all); }
   };
-  static void put(__m512i word, float *out) { _mm512_store_ps(out, (__m512)word); }
+  static void put(Words word, float *out) { store(out, as_floats(word)); }
 };
 
 // The keys and values of one key head and one request.
@@ -112,67 +68,67 @@ struct Room {
 
 inline long room_size(long width) { return CHUNK * width + TILE * CHUNK; }
 
-// Turns the keys of 16 positions from `begin`, of which those from `end` on repeat the last.
+// Turns the keys of WIDTH positions from `begin`, of which those from `end` on repeat the last.
 template <class E> inline void turn_keys(const Context<E> &in, long begin, long end, float *out) {
-  const typename E::Element *key[16];
-  for (int i = 0; i < 16; i++) key[i] = in.keys + in.slots[begin + i < end ? begin + i : end - 1] * in.stride;
+  const typename E::Element *key[WIDTH];
+  for (int i = 0; i < WIDTH; i++) key[i] = in.keys + in.slots[begin + i < end ? begin + i : end - 1] * in.stride;
   auto turn = [&](long word, long n, auto four_of) {
-    __m512i v[4];  // v[i]: four words of keys i, 4 + i, 8 + i, 12 + i
-    for (int i = 0; i < 4; i++) {
-      v[i] = _mm512_castsi128_si512(four_of(key[i] + word * E::WORD));
-      v[i] = _mm512_inserti32x4(v[i], four_of(key[4 + i] + word * E::WORD), 1);
-      v[i] = _mm512_inserti32x4(v[i], four_of(key[8 + i] + word * E::WORD), 2);
-      v[i] = _mm512_inserti32x4(v[i], four_of(key[12 + i] + word * E::WORD), 3);
-    }
-    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
-    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
-    const __m512i turned[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
+    Words v[4];
+    for (int i = 0; i < 4; i++) v[i] = words_of([&](int j) { return four_of(key[j] + word * E::WORD); }, i);
+    const Words a = unpack_low_32(v[0], v[1]), b = unpack_high_32(v[0], v[1]), c = unpack_low_32(v[2], v[3]), d = unpack_high_32(v[2], v[3]);
+    const Words turned[4] = {unpack_low_64(a, c), unpack_high_64(a, c), unpack_low_64(b, d), unpack_high_64(b, d)};
     for (int i = 0; i < n; i++) E::put(turned[i], out + (word + i) * E::WORD * TURNED);
   };
   const long words = in.width / E::WORD, rest = words % 4;
   for (long word = 0; word < words - rest; word += 4) turn(word, 4, [](const void *at) { return _mm_loadu_si128((const __m128i *)at); });
-  if (rest) turn(words - rest, rest, [&](const void *at) { return _mm_maskz_loadu_epi32((1 << rest) - 1, at); });
+  if (rest) turn(words - rest, rest, [&](const void *at) {
+    alignas(16) int32_t some[4] = {};
+    __builtin_memcpy(some, at, 4 * rest);
+    return _mm_load_si128((const __m128i *)some);
+  });
 }
 
-// Scores of Q queries and 16 B turned keys.
-template <int Q, int B> inline void score(const Query *query, long width, const float *keys, float *scores) {
-  __m512 sums[Q][B];
+// Scores of Q queries and N vectors of turned keys, as many of them together as registers hold.
+template <int Q, int N> inline void score(const Query *query, long width, const float *keys, float *scores) {
+  constexpr int V = together(Q, N);
+  Floats sums[Q][V];
   for (int i = 0; i < Q; i++)
-    for (int b = 0; b < B; b++) sums[i][b] = _mm512_setzero_ps();
+    for (int v = 0; v < V; v++) sums[i][v] = zeros();
   const float *q[Q];
   for (int i = 0; i < Q; i++) q[i] = query[i].q;
   for (long d = 0; d < width; d++) {
-    __m512 key[B];
-    for (int b = 0; b < B; b++) key[b] = _mm512_load_ps(keys + d * TURNED + 16 * b);
+    Floats key[V];
+    for (int v = 0; v < V; v++) key[v] = load(keys + d * TURNED + WIDTH * v);
     for (int i = 0; i < Q; i++) {
-      const __m512 one = _mm512_set1_ps(q[i][d]);
-      for (int b = 0; b < B; b++) sums[i][b] = _mm512_fmadd_ps(one, key[b], sums[i][b]);
+      const Floats one = same(q[i][d]);
+      for (int v = 0; v < V; v++) sums[i][v] = fmadd(one, key[v], sums[i][v]);
     }
   }
   for (int i = 0; i < Q; i++)
-    for (int b = 0; b < B; b++) _mm512_store_ps(scores + i * CHUNK + 16 * b, sums[i][b]);
+    for (int v = 0; v < V; v++) store(scores + i * CHUNK + WIDTH * v, sums[i][v]);
+  if constexpr (V < N) score<Q, N - V>(query, width, keys + WIDTH * V, scores + WIDTH * V);
 }
 
 // Turns the scores of one query into weights, and tells the largest score and the sum of the weights.
 inline void weigh(float *scores, long from, long to, float *part) {
-  auto seen = [&](long at) { return (__mmask16)(mask_of(to - at) & (at < from ? ~mask_of(from - at) : -1)); };
-  __m512 top = _mm512_set1_ps(-1e30f), total = _mm512_setzero_ps();
-  for (long at = from / 16 * 16; at < to; at += 16) top = _mm512_mask_max_ps(top, seen(at), top, _mm512_load_ps(scores + at));
-  const float most = _mm512_reduce_max_ps(top);
-  for (long at = from / 16 * 16; at < to; at += 16) {
-    const __m512 w = exponential(_mm512_sub_ps(_mm512_load_ps(scores + at), _mm512_set1_ps(most)));
-    const __m512 weight = _mm512_maskz_mov_ps(seen(at), w);
-    _mm512_store_ps(scores + at, weight);
-    total = _mm512_add_ps(total, weight);
+  auto seen = [&](long at) { return mask_of(from - at, to - at); };
+  Floats top = same(-1e30f), total = zeros();
+  for (long at = from / WIDTH * WIDTH; at < to; at += WIDTH) top = where(seen(at), larger(top, load(scores + at)), top);
+  const float most = largest_of(top);
+  for (long at = from / WIDTH * WIDTH; at < to; at += WIDTH) {
+    const Floats weight = where(seen(at), exponential(load(scores + at) - same(most)));
+    store(scores + at, weight);
+    total = total + weight;
   }
   part[0] = most;
-  part[1] = _mm512_reduce_add_ps(total);
+  part[1] = sum_of(total);
 }
 
-// Adds up N vectors of the weighted values of Q queries, from the element `first` of a head.
+// Adds up N vectors, as many of them together as registers hold, of the weighted values of Q queries, from the element `first` of a head.
 template <class E, int Q, int N>
 inline void add_up(const Context<E> &in, long begin, const Query *query, const float *scores, long first) {
-  typename E::Sum sums[Q][N];
+  constexpr int V = together(Q * E::SUMS_EACH, N);
+  typename E::Sum sums[Q][V];
   auto value = [&](long at, int c) {
     return E::load(in.values + in.slots[begin + at] * in.stride + first + E::LANES * c, in.width - first - E::LANES * c);
   };
@@ -185,17 +141,18 @@ inline void add_up(const Context<E> &in, long begin, const Query *query, const f
   if (none <= all) all = none = CHUNK;
   auto alone = [&](int i, long at, long to) {
     for (; at < to; at++)
-      for (int c = 0; c < N; c++) sums[i][c].add(_mm512_set1_ps(scores[i * CHUNK + at]), value(at, c));
+      for (int v = 0; v < V; v++) sums[i][v].add(same(scores[i * CHUNK + at]), value(at, v));
   };
   for (int i = 0; i < Q; i++) alone(i, query[i].from, query[i].to < all ? query[i].to : all);
   for (long at = all; at < none; at++)
-    for (int c = 0; c < N; c++) {
-      const auto here = value(at, c);
-      for (int i = 0; i < Q; i++) sums[i][c].add(_mm512_set1_ps(scores[i * CHUNK + at]), here);
+    for (int v = 0; v < V; v++) {
+      const auto here = value(at, v);
+      for (int i = 0; i < Q; i++) sums[i][v].add(same(scores[i * CHUNK + at]), here);
     }
   for (int i = 0; i < Q; i++) alone(i, none, query[i].to);
   for (int i = 0; i < Q; i++)
-    for (int c = 0; c < N; c++) sums[i][c].store(query[i].part + 16 + first + E::LANES * c);
+    for (int v = 0; v < V; v++) sums[i][v].store(query[i].part + 16 + first + E::LANES * v);
+  if constexpr (V < N) add_up<E, Q, N - V>(in, begin, query, scores, first + E::LANES * V);
 }
 
 // Which positions [least, most) of a chunk some queries see, and what is left to do for it.
@@ -206,26 +163,27 @@ struct Span {
 
 template <class E, int Q>
 inline void attend_tile(const Context<E> &in, const Span &span, const Query *query, const Room &room) {
+  constexpr int SIXTEEN = 16 / WIDTH;  // vectors
   for (long at = span.least / TURNED * TURNED; at < span.most; at += TURNED) {
     float *keys = room.keys + (span.alone ? 0 : at * in.width);
     float *scores = room.scores + at;
     const long end = span.most - at < TURNED ? span.most : at + TURNED;
-    for (long some = at < span.least ? span.least / 16 * 16 : at; span.first && some < end; some += 16)
+    for (long some = at < span.least ? span.least / WIDTH * WIDTH : at; span.first && some < end; some += WIDTH)
       turn_keys(in, span.begin + some, span.begin + end, keys + some - at);
     switch ((end - at + 15) / 16) {
-      case 1: score<Q, 1>(query, in.width, keys, scores); break;
-      case 2: score<Q, 2>(query, in.width, keys, scores); break;
-      case 3: score<Q, 3>(query, in.width, keys, scores); break;
-      default: score<Q, 4>(query, in.width, keys, scores); break;
+      case 1: score<Q, 1 * SIXTEEN>(query, in.width, keys, scores); break;
+      case 2: score<Q, 2 * SIXTEEN>(query, in.width, keys, scores); break;
+      case 3: score<Q, 3 * SIXTEEN>(query, in.width, keys, scores); break;
+      default: score<Q, 4 * SIXTEEN>(query, in.width, keys, scores); break;
     }
   }
   for (int i = 0; i < Q; i++) weigh(room.scores + i * CHUNK, query[i].from, query[i].to, query[i].part);
-  constexpr int MOST = 64 / E::LANES;  // vectors, 4 of sums
-  for (long first = 0; first < in.width; first += 64) switch ((in.width - first + E::LANES - 1) / E::LANES) {
-    case 1: add_up<E, Q, 1>(in, span.begin, query, room.scores, first); break;
-    case 2: add_up<E, Q, 2>(in, span.begin, query, room.scores, first); break;
-    case 3: add_up<E, Q, MOST < 3 ? MOST : 3>(in, span.begin, query, room.scores, first); break;
-    default: add_up<E, Q, MOST>(in, span.begin, query, room.scores, first); break;
+  constexpr int SOME = E::LANES < 16 ? 16 : E::LANES, N = SOME / E::LANES, MOST = 64 / SOME;
+  for (long first = 0; first < in.width; first += 64) switch ((in.width - first + SOME - 1) / SOME) {
+    case 1: add_up<E, Q, N>(in, span.begin, query, room.scores, first); break;
+    case 2: add_up<E, Q, 2 * N>(in, span.begin, query, room.scores, first); break;
+    case 3: add_up<E, Q, N * (MOST < 3 ? MOST : 3)>(in, span.begin, query, room.scores, first); break;
+    default: add_up<E, Q, N * MOST>(in, span.begin, query, room.scores, first); break;
   }
 }
 
@@ -252,25 +210,24 @@ template <class E> inline void attend(const Context<E> &in, long begin, const Qu
 
 // The part of no position at all.
 inline void clear(float *part, long width) {
-  for (long at = 0; at < part_size(width); at += 16) _mm512_storeu_ps(part + at, _mm512_setzero_ps());
+  for (long at = 0; at < part_size(width); at += WIDTH) store(part + at, zeros());
   part[0] = -1e30f;
 }
 
 // part <- that of both. One copy of it for all callers, so that the compiler cannot choose other roundings for some.
 __attribute__((noinline)) inline void fold(float *part, const float *more, long width) {
   const float top = part[0] > more[0] ? part[0] : more[0];
-  const __m512 by = exponential(_mm512_set1_ps(part[0] - top)), by_more = exponential(_mm512_set1_ps(more[0] - top));
-  const float total = part[1] * _mm512_cvtss_f32(by) + more[1] * _mm512_cvtss_f32(by_more);
-  for (long at = 16; at < part_size(width); at += 16)
-    _mm512_storeu_ps(part + at, _mm512_fmadd_ps(_mm512_loadu_ps(part + at), by, _mm512_mul_ps(_mm512_loadu_ps(more + at), by_more)));
+  const Floats by = exponential(same(part[0] - top)), by_more = exponential(same(more[0] - top));
+  const float total = part[1] * first_of(by) + more[1] * first_of(by_more);
+  for (long at = 16; at < part_size(width); at += WIDTH) store(part + at, fmadd(load(part + at), by, load(more + at) * by_more));
   part[0] = top;
   part[1] = total;
 }
 
 // out [D] <- the attention that a part of a whole context is.
 inline void finish(const float *part, long width, float *out) {
-  const __m512 by = _mm512_set1_ps(1.0f / part[1]);
-  for (long at = 0; at < width; at += 16) _mm512_mask_storeu_ps(out + at, mask_of(width - at), _mm512_mul_ps(_mm512_loadu_ps(part + 16 + at), by));
+  const Floats by = same(1.0f / part[1]);
+  for (long at = 0; at < width; at += WIDTH) store(out + at, load(part + 16 + at) * by, width - at);
 }
 
 }  // namespace tokenrouter

@@ -15,7 +15,8 @@ from pathlib import Path
 from tokenrouter_kernels.native.records import SIZES
 
 FLAGS = ["-O3", "-std=c++17", "-march=native", "-fPIC", "-shared", "-pthread", "-w"]
-NEEDED = ("avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_vnni")
+NEEDED = ("avx2", "fma")
+AVX512 = ("avx512f", "avx512bw", "avx512vl")  # are used where all are there
 LIMIT_S = 600  # it takes seconds, and minutes on a crowded machine
 
 
@@ -25,18 +26,20 @@ class NativeError(Exception):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled kernels; None where this machine has to do without them."""
-    if os.environ.get("TOKENROUTER_NATIVE") == "0":
+    """Return the compiled kernels; None where this machine has to do without them, or TOKENROUTER_NATIVE says so."""
+    wish = os.environ.get("TOKENROUTER_NATIVE")
+    if wish == "0":
         return None
     try:
-        return load()
+        return load(narrow=wish == "avx2")
     except NativeError:
         return None
 
 
-def load() -> ctypes.CDLL:
-    """Return the compiled kernels, compiled now where the cache lacks them; raises NativeError."""
+def load(*, narrow: bool = False) -> ctypes.CDLL:
+    """Return the compiled kernels, compiled now where the cache lacks them; `narrow` ones use no AVX-512. Raises NativeError."""
     features = _features()
+    flags = [*FLAGS, "-mno-avx512f"] if narrow else FLAGS
     missing = [name for name in NEEDED if name not in features.split()]
     if missing:
         raise NativeError(f"the processor lacks {missing[0]}")
@@ -46,13 +49,13 @@ def load() -> ctypes.CDLL:
     here = Path(__file__).parent
     sources = [here / "decoder.cpp", *sorted(here.glob("*.h"))]
     digest = hashlib.sha256(features.encode())
-    for part in (os.path.realpath(compiler), _version(compiler), *FLAGS):
+    for part in (os.path.realpath(compiler), _version(compiler), *flags):
         digest.update(part.encode() + b"\0")
     for source in sources:
         digest.update(source.read_bytes() + b"\0")
     file = directory() / f"decoder-{digest.hexdigest()[:20]}.so"
     if not file.is_file():
-        _compile(compiler, sources[0], file)
+        _compile([compiler, *flags, str(sources[0])], file)
     return _opened(file)
 
 
@@ -80,16 +83,21 @@ def _version(compiler: str) -> str:
     return _ran([compiler, "--version"]).stdout
 
 
-def _compile(compiler: str, source: Path, file: Path) -> None:
+def has_avx512() -> bool:
+    """Return whether kernels are compiled for AVX-512 here where nothing else is asked for."""
+    return set(AVX512) <= set(_features().split())
+
+
+def _compile(command: list[str], file: Path) -> None:
     """Compile into a file of its own first: several processes may do so at once."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent) as place:
             made = Path(place) / file.name
-            found = _ran([compiler, *FLAGS, str(source), "-o", str(made)])
+            found = _ran([*command, "-o", str(made)])
             if found.returncode != 0:
                 said = found.stderr.strip().splitlines() or ["no reason given"]
-                raise NativeError(f"`{compiler}` failed: {said[0][:200]}")
+                raise NativeError(f"`{command[0]}` failed: {said[0][:200]}")
             made.replace(file)
     except OSError as error:
         raise NativeError(f"cannot write `{file}`: {error.strerror}") from None
@@ -118,6 +126,7 @@ def _opened(file: Path) -> ctypes.CDLL:
     sizes = (ctypes.c_int64 * len(SIZES))()
     found.tr_sizes(sizes)
     assert tuple(sizes) == SIZES, (tuple(sizes), SIZES)
+    found.tr_depth.argtypes = [ctypes.c_int]
     found.tr_scratch_new.restype = pointer
     found.tr_scratch_free.argtypes = [pointer]
     found.tr_scratch_free.restype = None

@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cmath>
-#include <immintrin.h>
 #include <stdint.h>
 
-#include "attention.h"
+#include "vector.h"
 
 namespace tokenrouter {
 
@@ -17,21 +16,19 @@ struct Tops {
   float first, second;  // equal where two ids share the largest logit
 };
 
-inline __m512 some_of(const float *x, long n, long at) {
-  return _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), mask_of(n - at), x + at);
-}
+inline Floats some_of(const float *x, long n, long at) { return load(x + at, n - at, -INFINITY); }
 
 // Of values that are numbers: of two operands, min and max return the second where one is none.
 inline Tops tops_of(const float *x, long n) {
-  __m512 first = _mm512_set1_ps(-INFINITY), second = first;
-  for (long at = 0; at < n; at += 16) {
-    const __m512 v = some_of(x, n, at);
-    second = _mm512_max_ps(_mm512_min_ps(first, v), second);
-    first = _mm512_max_ps(v, first);
+  Floats first = same(-INFINITY), second = first;
+  for (long at = 0; at < n; at += WIDTH) {
+    const Floats v = some_of(x, n, at);
+    second = larger(smaller(first, v), second);
+    first = larger(v, first);
   }
-  float lanes[32];
-  _mm512_storeu_ps(lanes, first);
-  _mm512_storeu_ps(lanes + 16, second);
+  float lanes[2 * WIDTH];
+  store(lanes, first);
+  store(lanes + WIDTH, second);
   Tops tops{-INFINITY, -INFINITY};
   for (float v : lanes) {
     if (v > tops.first)
@@ -44,9 +41,9 @@ inline Tops tops_of(const float *x, long n) {
 
 // The lowest id of a logit that is there; 0 where it is not.
 inline int64_t id_of(const float *x, long n, float logit) {
-  const __m512 most = _mm512_set1_ps(logit);
-  for (long at = 0; at < n; at += 16) {
-    const __mmask16 found = _mm512_mask_cmp_ps_mask(mask_of(n - at), some_of(x, n, at), most, _CMP_EQ_OQ);
+  const Floats most = same(logit);
+  for (long at = 0; at < n; at += WIDTH) {
+    const unsigned found = equal(some_of(x, n, at), most) & bits_of(n - at);
     if (found) return at + __builtin_ctz(found);
   }
   return 0;
@@ -57,12 +54,12 @@ inline int64_t likeliest(const float *x, long n) { return id_of(x, n, tops_of(x,
 
 // Ids before `candidate` in the order of logits, ties by id.
 inline long ids_before(const float *x, long n, long candidate) {
-  const __m512 chosen = _mm512_set1_ps(x[candidate]);
+  const Floats chosen = same(x[candidate]);
   long before = 0;
-  for (long at = 0; at < n; at += 16) {
-    const __m512 v = some_of(x, n, at);
-    const __mmask16 lower = at < candidate ? mask_of(candidate - at) : 0;
-    before += __builtin_popcount(_mm512_cmp_ps_mask(v, chosen, _CMP_GT_OQ) | _mm512_mask_cmp_ps_mask(lower, v, chosen, _CMP_EQ_OQ));
+  for (long at = 0; at < n; at += WIDTH) {
+    const Floats v = some_of(x, n, at);
+    const unsigned lower = at < candidate ? bits_of(candidate - at) : 0;
+    before += __builtin_popcount(above(v, chosen) | (equal(v, chosen) & lower));
   }
   return before;
 }
@@ -70,17 +67,17 @@ inline long ids_before(const float *x, long n, long candidate) {
 constexpr long SUMMED = 1024;  // values whose sum is float32
 
 // Of -ln p around the entropy, which is that of `below` around its mean.
-inline double variance(const float *x, long n, __m512 most, __m512 least, double mean, double total) {
-  const __m512 centre = _mm512_set1_ps((float)mean);
+inline double variance(const float *x, long n, Floats most, Floats least, double mean, double total) {
+  const Floats centre = same((float)mean);
   double sum = 0;
   for (long begin = 0; begin < n; begin += SUMMED) {
     const long end = begin + SUMMED < n ? begin + SUMMED : n;
-    __m512 some = _mm512_setzero_ps();
-    for (long at = begin; at < end; at += 16) {
-      const __m512 below = _mm512_max_ps(_mm512_sub_ps(some_of(x, n, at), most), least), off = _mm512_sub_ps(below, centre);
-      some = _mm512_fmadd_ps(_mm512_mul_ps(exponential(below), off), off, some);
+    Floats some = zeros();
+    for (long at = begin; at < end; at += WIDTH) {
+      const Floats below = larger(some_of(x, n, at) - most, least), off = below - centre;
+      some = fmadd(exponential(below) * off, off, some);
     }
-    sum += _mm512_reduce_add_ps(some);
+    sum += sum_of(some);
   }
   return sum / total;
 }
@@ -88,18 +85,18 @@ inline double variance(const float *x, long n, __m512 most, __m512 least, double
 // Writes the columns of one row, `stride` apart; those that take a way of their own only where they are wanted (bits by column).
 inline void certainty(const float *x, long n, const Tops &tops, long candidate, int wanted, float *out, long stride) {
   // e^-88 counts as 0, and so does its product with the distance: a banned id, at minus infinity, adds nothing.
-  const __m512 most = _mm512_set1_ps(tops.first), least = _mm512_set1_ps(-88.0f);
+  const Floats most = same(tops.first), least = same(-88.0f);
   double total = 0, weighted = 0;
   for (long begin = 0; begin < n; begin += SUMMED) {
     const long end = begin + SUMMED < n ? begin + SUMMED : n;
-    __m512 some = _mm512_setzero_ps(), of = _mm512_setzero_ps();
-    for (long at = begin; at < end; at += 16) {
-      const __m512 below = _mm512_max_ps(_mm512_sub_ps(some_of(x, n, at), most), least), e = exponential(below);
-      some = _mm512_add_ps(some, e);
-      of = _mm512_fmadd_ps(e, below, of);
+    Floats some = zeros(), of = zeros();
+    for (long at = begin; at < end; at += WIDTH) {
+      const Floats below = larger(some_of(x, n, at) - most, least), e = exponential(below);
+      some = some + e;
+      of = fmadd(e, below, of);
     }
-    total += _mm512_reduce_add_ps(some);
-    weighted += _mm512_reduce_add_ps(of);
+    total += sum_of(some);
+    weighted += sum_of(of);
   }
   const double log_total = log(total), mean = weighted / total, entropy = log_total - mean;
   const float columns[COLUMNS] = {

@@ -1,4 +1,4 @@
-// One step of a decoder of the Llama family on a CPU with AVX-512 bfloat16: all layers in one call, without a tensor library.
+// One step of a decoder of the Llama family on a CPU with AVX-512 or AVX2: all layers in one call, without a tensor library.
 //
 // The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads float32 (or, where
 // its weights are int8, 16-bit integers). A row's result does not depend on the other rows, to the bit.
@@ -84,27 +84,22 @@ struct Scratch {
 };
 
 void rms_norm(const float *x, const float *weight, long n, float eps, float *out) {
-  __m512 sum = _mm512_setzero_ps();
-  for (long at = 0; at < n; at += 16) {
-    __m512 v = _mm512_maskz_loadu_ps(mask_of(n - at), x + at);
-    sum = _mm512_fmadd_ps(v, v, sum);
+  Floats sum = zeros();
+  for (long at = 0; at < n; at += WIDTH) {
+    const Floats v = load(x + at, n - at);
+    sum = fmadd(v, v, sum);
   }
-  const __m512 by = _mm512_set1_ps(1.0f / sqrtf(_mm512_reduce_add_ps(sum) / n + eps));
-  for (long at = 0; at < n; at += 16) {
-    const __mmask16 mask = mask_of(n - at);
-    __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + at), by);
-    _mm512_mask_storeu_ps(out + at, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + at)));
-  }
+  const Floats by = same(1.0f / sqrtf(sum_of(sum) / n + eps));
+  for (long at = 0; at < n; at += WIDTH) store(out + at, load(x + at, n - at) * by * load(weight + at, n - at), n - at);
 }
 
 void rotate(float *x, const float *cos, const float *sin, long turned) {
   const long half = turned / 2;
-  for (long at = 0; at < half; at += 16) {
-    const __mmask16 mask = mask_of(half - at);
-    __m512 a = _mm512_maskz_loadu_ps(mask, x + at), b = _mm512_maskz_loadu_ps(mask, x + half + at);
-    __m512 c = _mm512_maskz_loadu_ps(mask, cos + at), s = _mm512_maskz_loadu_ps(mask, sin + at);
-    _mm512_mask_storeu_ps(x + at, mask, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
-    _mm512_mask_storeu_ps(x + half + at, mask, _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s)));
+  for (long at = 0; at < half; at += WIDTH) {
+    const long left = half - at;
+    const Floats a = load(x + at, left), b = load(x + half + at, left), c = load(cos + at, left), s = load(sin + at, left);
+    store(x + at, fmsub(a, c, b * s), left);
+    store(x + half + at, fmadd(b, c, a * s), left);
   }
 }
 
@@ -115,29 +110,26 @@ void unpack(const Linear &from, long n, float *out) {
     const float *w = (const float *)from.weight + panel + at;
     for (long k = 0; k < from.k; k++) out[k] = w[k * PANEL];
   } else {
-    const uint16_t *w = (const uint16_t *)from.weight + panel + 2 * at;
-    for (long k = 0; k < from.k; k++) out[k] = from_bf16(w[k / 2 * 2 * PANEL + k % 2]);
+    constexpr long deep = BF16_DEPTH;
+    const uint16_t *w = (const uint16_t *)from.weight + panel + deep * at;
+    for (long k = 0; k < from.k; k++) out[k] = from_bf16(w[k / deep * deep * PANEL + k % deep]);
   }
 }
 
 void keep(const float *x, long n, float *out) { memcpy(out, x, n * sizeof(float)); }
 
 void keep(const float *x, long n, uint16_t *out) {
-  for (long at = 0; at < n; at += 16) {
-    const __mmask16 mask = mask_of(n - at);
-    __m512 v = _mm512_maskz_loadu_ps(mask, x + at);
-    _mm256_mask_storeu_epi16(out + at, mask, (__m256i)_mm512_cvtneps_pbh(v));
-  }
+  for (long at = 0; at < n; at += WIDTH) store_bf16(out + at, load(x + at, n - at), n - at);
 }
 
 // What becomes of the sums of a linear layer.
 struct Store {
   float *out;
   long stride, n;
-  template <int P> void take(long row, long at, const __m512 *sums) const {
-    for (int v = 0; v < 2 * P; v++) {
-      const long left = n - at - 16 * v;
-      if (left > 0) _mm512_mask_storeu_ps(out + row * stride + at + 16 * v, mask_of(left), sums[v]);
+  template <int P> void take(long row, long at, const Floats *sums) const {
+    for (int v = 0; v < vectors(P); v++) {
+      const long left = n - at - WIDTH * v;
+      if (left > 0) store(out + row * stride + at + WIDTH * v, sums[v], left);
     }
   }
 };
@@ -145,12 +137,12 @@ struct Store {
 struct Add {
   float *out;
   long stride, n;
-  template <int P> void take(long row, long at, const __m512 *sums) const {
-    for (int v = 0; v < 2 * P; v++) {
-      const long left = n - at - 16 * v;
+  template <int P> void take(long row, long at, const Floats *sums) const {
+    for (int v = 0; v < vectors(P); v++) {
+      const long left = n - at - WIDTH * v;
       if (left <= 0) continue;
-      float *to = out + row * stride + at + 16 * v;
-      _mm512_mask_storeu_ps(to, mask_of(left), _mm512_add_ps(sums[v], _mm512_maskz_loadu_ps(mask_of(left), to)));
+      float *to = out + row * stride + at + WIDTH * v;
+      store(to, sums[v] + load(to, left), left);
     }
   }
 };
@@ -158,16 +150,13 @@ struct Add {
 struct Gate {
   float *out;
   long stride;
-  template <int P> void take(long row, long at, const __m512 *sums) const {
+  template <int P> void take(long row, long at, const Floats *sums) const {
     if constexpr (P == 2) {
-      for (int v = 0; v < 2; v++) {
-        const __m512 one = _mm512_set1_ps(1.0f);
+      for (int v = 0; v < vectors(1); v++) {
         // e^-|x| never overflows: x / (1 + e^-x) = x e^-|x| / (1 + e^-|x|) where x < 0.
-        const __m512 g = sums[v], e = exponential(_mm512_sub_ps(_mm512_setzero_ps(), _mm512_abs_ps(g)));
-        const __mmask16 negative = _mm512_cmp_ps_mask(g, _mm512_setzero_ps(), _CMP_LT_OQ);
-        const __m512 over = _mm512_mask_mul_ps(g, negative, g, e);
-        const __m512 y = _mm512_mul_ps(_mm512_div_ps(over, _mm512_add_ps(one, e)), sums[2 + v]);
-        _mm512_storeu_ps(out + row * stride + at / 2 + 16 * v, y);
+        const Floats g = sums[v], e = exponential(zeros() - absolute(g));
+        const Floats over = where(is_below(g, zeros()), g * e, g);
+        store(out + row * stride + at / 2 + WIDTH * v, over / (same(1.0f) + e) * sums[vectors(1) + v]);
       }
     }
   }
@@ -206,7 +195,7 @@ template <class E> struct Walk {
 
   void turn(const Layer &layer, Element *keys, Element *values) const {
     const long D = model.width, heads = model.heads, kv = model.kv_heads, stride = (heads + 2 * kv) * D;
-    const __m512 scale = _mm512_set1_ps(1.0f / sqrtf((float)D));
+    const Floats scale = same(1.0f / sqrtf((float)D));
     for (long row = first(step.tokens); row < end(step.tokens); row++) {
       float *qkv = (float *)scratch.qkv.at + row * stride;
       for (long head = 0; head < heads + kv; head++) {
@@ -215,10 +204,7 @@ template <class E> struct Walk {
         const float *cos = step.rotary + step.positions[row] * 2 * step.turned;
         rotate(qkv + head * D, cos, cos + step.turned, step.turned);
       }
-      for (long at = 0; at < heads * D; at += 16) {
-        const __mmask16 mask = mask_of(heads * D - at);
-        _mm512_mask_storeu_ps(qkv + at, mask, _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, qkv + at), scale));
-      }
+      for (long at = 0; at < heads * D; at += WIDTH) store(qkv + at, load(qkv + at, heads * D - at) * scale, heads * D - at);
       keep(qkv + heads * D, kv * D, keys + step.slots[row] * kv * D);
       keep(qkv + (heads + kv) * D, kv * D, values + step.slots[row] * kv * D);
     }
@@ -291,7 +277,7 @@ template <class E> struct Walk {
       multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{gated, F});
       meet();
       Rows inputs = rows(model.intermediate);
-      if (layer.down.kind == INT8) {
+      if (in_bytes(layer.down.kind)) {
         for (long row = first(n); row < end(n); row++) encode(gated + row * F, F, INT8, inputs, row);
         meet();
       } else {
@@ -320,9 +306,12 @@ int tr_sizes(int64_t *out) {  // of the records that Python fills in
   return 0;
 }
 
-void tr_pack_bf16(const uint16_t *weight, int64_t n, int64_t k, uint16_t *out) { pack<uint16_t, 2>(weight, n, k, out); }
+// Neighbours in K that lie together.
+int tr_depth(int kind) { return kind == BF16 ? BF16_DEPTH : kind == INT8 ? INT8_DEPTH : 1; }
+
+void tr_pack_bf16(const uint16_t *weight, int64_t n, int64_t k, uint16_t *out) { pack<uint16_t, BF16_DEPTH>(weight, n, k, out); }
 void tr_pack_fp32(const float *weight, int64_t n, int64_t k, float *out) { pack<float, 1>(weight, n, k, out); }
-void tr_pack_int8(const int8_t *weight, int64_t n, int64_t k, int8_t *out) { pack<int8_t, 4>(weight, n, k, out); }
+void tr_pack_int8(const int8_t *weight, int64_t n, int64_t k, int8_t *out) { pack<int8_t, INT8_DEPTH>(weight, n, k, out); }
 
 void *tr_scratch_new() { return new (std::nothrow) Scratch; }
 void tr_scratch_free(void *scratch) { delete (Scratch *)scratch; }
@@ -346,7 +335,7 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
     scratch.gated.of<float>(T * F);
     scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
     scratch.desks.of<float>(threads * Desk::size(requests));
-    if (model->head.kind != INT8) {
+    if (!in_bytes(model->head.kind)) {
       scratch.fp32.of<float>(T * widest);
     } else {
       scratch.hi.of<uint8_t>(T * widest);

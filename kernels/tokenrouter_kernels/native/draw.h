@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <immintrin.h>
 #include <stdint.h>
 #include <vector>
 
@@ -19,29 +18,12 @@ struct Choice {
   double top_p, min_p;
 };
 
-// e^x for x <= 0, to about 1 unit in the last place.
-inline __m512d exponential(__m512d x) {
-  x = _mm512_max_pd(x, _mm512_set1_pd(-800.0));
-  const __m512d n = _mm512_roundscale_pd(_mm512_mul_pd(x, _mm512_set1_pd(1.4426950408889634)), 0);
-  __m512d r = _mm512_fnmadd_pd(n, _mm512_set1_pd(6.93147180369123816490e-01), x);
-  r = _mm512_fnmadd_pd(n, _mm512_set1_pd(1.90821492927058770002e-10), r);
-  double over = 6227020800.0;  // 13!
-  __m512d p = _mm512_set1_pd(1 / over);
-#pragma GCC unroll 13
-  for (int i = 13; i > 0; i--) over /= i, p = _mm512_fmadd_pd(p, r, _mm512_set1_pd(1 / over));
-  return _mm512_scalef_pd(p, n);
-}
-
 // The sum of all weights e^((x - top) / temperature).
 inline double weight_of_all(const float *x, long n, double top, double temperature) {
-  const __m512d most = _mm512_set1_pd(top), by = _mm512_set1_pd(1 / temperature);
-  __m512d sum = _mm512_setzero_pd();
-  for (long at = 0; at < n; at += 8) {
-    const __mmask16 mask = mask_of(n - at < 8 ? n - at : 8);
-    const __m256 some = _mm512_castps512_ps256(_mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), mask, x + at));
-    sum = _mm512_add_pd(sum, exponential(_mm512_mul_pd(_mm512_sub_pd(_mm512_cvtps_pd(some), most), by)));
-  }
-  return _mm512_reduce_add_pd(sum);
+  const Doubles most = same(top), by = same(1 / temperature);
+  Doubles sum = same(0.0);
+  for (long at = 0; at < n; at += WIDTH / 2) sum = sum + exponential((load_doubles(x + at, n - at, -INFINITY) - most) * by);
+  return sum_of(sum);
 }
 
 // Some ids in the order of their logits, ties by id, and the running sums of their weights.
@@ -55,9 +37,9 @@ struct Head {
 
   void take(const float *x, long n, float least, double top, double temperature) {
     items.clear();
-    const __m512 from = _mm512_set1_ps(least);
-    for (long at = 0; at < n; at += 16)
-      for (unsigned found = _mm512_mask_cmp_ps_mask(mask_of(n - at), some_of(x, n, at), from, _CMP_GE_OQ); found; found &= found - 1) {
+    const Floats from = same(least);
+    for (long at = 0; at < n; at += WIDTH)
+      for (unsigned found = at_least(some_of(x, n, at), from) & bits_of(n - at); found; found &= found - 1) {
         const long id = at + __builtin_ctz(found);
         items.push_back({x[id], (int32_t)id});
       }

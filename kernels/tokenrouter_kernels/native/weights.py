@@ -16,7 +16,6 @@ from tokenrouter_kernels.native.records import LinearRecord
 
 PANEL = 32
 BF16, INT8, FP32 = range(3)  # `Kind` of linear.h
-DEPTH = {BF16: 2, INT8: 4, FP32: 1}  # neighbours in K that lie together
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,11 @@ class Packed:
 
     record: LinearRecord
     held: tuple[Tensor, ...]
+    depth: int  # neighbours in K that lie together, as the machine wants it
 
     def rows(self, at: Tensor) -> Tensor:
         """Return some of the weight's rows, unpacked: [B] -> [B, K]."""
-        made, depth = self.held[0], DEPTH[self.record.kind]
+        made, depth = self.held[0], self.depth
         panels = made.view(-1, made.shape[1] // depth, PANEL, depth)
         return panels[at // PANEL, :, at % PANEL].reshape(len(at), -1)[:, : self.record.k]
 
@@ -53,7 +53,7 @@ def packed(
     if bias is not None:
         held.append(_whole(bias, n))
         record.bias = held[-1].data_ptr()
-    return Packed(record, tuple(held))
+    return Packed(record, tuple(held), library.tr_depth(kind))
 
 
 def _filled(n: int) -> int:

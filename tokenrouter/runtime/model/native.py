@@ -1,4 +1,4 @@
-"""The same decoder as `decoder.py`, a step of which is one call into compiled kernels: bfloat16 or float32 on a CPU that has AVX-512.
+"""The same decoder as `decoder.py`, a step of which is one call into compiled kernels: bfloat16 or float32 on a CPU with AVX2 or AVX-512.
 
 Between its operators a torch decoder of a small model spends more time than in them. In bfloat16, weights, keys, values and queries are
 bfloat16; the residual stream, norms, linear inputs, softmax and logits are float32, so that it is nearer to the model in

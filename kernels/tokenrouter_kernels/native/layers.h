@@ -1,0 +1,48 @@
+// What a linear layer is, and the rows that it reads.
+#pragma once
+
+#include <stdint.h>
+
+#include "vector.h"
+
+namespace tokenrouter {
+
+constexpr int PANEL = 32;  // outputs
+constexpr int ROWS = 6;    // of x at a time
+constexpr int AHEAD = 2048; // bytes of a panel to ask for: the processor itself stops at the end of a page
+constexpr int BLOCK = 240; // rows whose x stays near while the weights go by
+constexpr int BF16_DEPTH = WIDTH == 16 ? 2 : 1, INT8_DEPTH = BYTES ? 4 : 1;  // neighbours in K that lie together
+
+constexpr int vectors(int panels) { return panels * PANEL / WIDTH; }  // of outputs
+inline long filled(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
+
+enum Kind { BF16 = 0, INT8 = 1, FP32 = 2 };
+
+struct Linear {
+  int32_t kind;
+  int32_t n;            // outputs
+  int32_t k;            // inputs
+  int32_t reserved;
+  const char *weight;   // packed
+  const float *scale;   // int8: by output, filled up
+  const float *sum;     // int8: sum of the quantised weights by output, filled up
+  const float *bias;    // by output, filled up; or null
+};
+
+// Sums of outputs times their scales, by output.
+template <int M, int N> inline void scale(const Linear &by, long panel, Floats (&sums)[M][N]) {
+  for (int v = 0; v < N; v++) {
+    const Floats scales = load(by.scale + panel * PANEL + v * WIDTH);
+    for (int m = 0; m < M; m++) sums[m][v] = sums[m][v] * scales;
+  }
+}
+
+// The rows that a linear layer reads, in the form that its kind wants.
+struct Rows {
+  long stride;      // elements from row to row: K filled up
+  float *fp32;      // [T, stride]
+  uint8_t *hi, *lo; // [T, stride]
+  float *scale;     // [T]
+};
+
+}  // namespace tokenrouter
