@@ -30,13 +30,14 @@ from others import Others
 from routing.cases import source
 from routing.chart import Line, Point, chart
 
-from tokenrouter.bench import load, run, servers
+from tokenrouter.bench import load, servers
 from tokenrouter.bench.figures import figures
 from tokenrouter.bench.http import BenchError, Http
 from tokenrouter.bench.prompts import Lengths, synthetic
 from tokenrouter.bench.sample import Ask, Job
 from tokenrouter.bench.stream import Stream
 from tokenrouter.compiler.compile import compile_policy
+from tokenrouter.machine import machine
 from tokenrouter.plan.io import write
 
 ASK = Ask(temperature=0.0)
@@ -119,7 +120,7 @@ def main() -> None:
 
 def begun(path: Path | None) -> Record:
     """Return what was measured before on the same machine; an empty record otherwise."""
-    here = run.machine().rpartition(",")[0]
+    here = machine()
     if path is None or not path.exists():
         return Record(machine=here)
     old = msgspec.json.decode(path.read_bytes(), type=Record)

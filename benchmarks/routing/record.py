@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 from routing.cases import ALONE, POLICIES
 
-from tokenrouter.bench import run
 from tokenrouter.bench.figures import Figures
 from tokenrouter.bench.report import ROUTED
+from tokenrouter.machine import machine
 
 QUIET = 0.3  # cores that others may use
 
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, kw_only=True):
 
 def started(path: Path | None, dtype: str) -> Record:
     """Return what was measured before on the same machine; an empty record otherwise."""
-    here = run.machine().rpartition(",")[0]
+    here = machine()
     if path is None or not path.exists():
         return Record(machine=here, dtype=dtype)
     old = msgspec.json.decode(path.read_bytes(), type=Record)

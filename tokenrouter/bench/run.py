@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tokenrouter import machine as this
 from tokenrouter.bench import load
 from tokenrouter.bench.breakdown import Breakdown, between, spent, together
 from tokenrouter.bench.figures import Figures, Slo, figures
@@ -187,8 +187,7 @@ def result(
 
 def machine() -> str:
     """Return what the figures hold for."""
-    cores = len(os.sched_getaffinity(0))
-    return f"{platform.machine()}, {cores} cores, load {os.getloadavg()[0]:.1f}"
+    return f"{this.machine()}, load {os.getloadavg()[0]:.1f}"
 
 
 async def name_of(http: Http) -> str:

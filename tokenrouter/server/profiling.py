@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from tokenrouter.machine import processor
 from tokenrouter.models import ModelError
 from tokenrouter.models.tokenizer import TextTokenizer
 from tokenrouter.plan.structs import Plan
@@ -100,7 +101,7 @@ def _encoded(plan: Plan, base: Path, wanted: Wanted) -> list[list[int]]:
 def machine(threads: int, load: float, *, in_turn: bool) -> Machine:
     """Return what this machine is."""
     return Machine(
-        processor=_processor(),
+        processor=processor(),
         cores=len(os.sched_getaffinity(0)),
         threads=threads,
         device="cpu",
@@ -110,14 +111,3 @@ def machine(threads: int, load: float, *, in_turn: bool) -> Machine:
         load=round(load, 2),
         in_turn=in_turn,
     )
-
-
-def _processor() -> str:
-    """Return the processor's name as Linux tells it; what Python knows elsewhere."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
