@@ -39,6 +39,7 @@ soak: $(VENV)/.ready editors chromium  ## the long tests
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[eval]'
 	$(BIN)/python -m pytest -q -m slow --timeout 3600
 	$(BIN)/python -m pytest -q -m "hypothesis and not gpu and not slow" --draw-anew
+	sh tools/emulated.sh $(BIN)/python
 	$(BIN)/python benchmarks/soak.py --minutes 10
 
 # Not among them: the ten-minute soak, the comparison that installs other engines first, what needs a GPU, and what takes hours (a part of it is run).

@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def begun(path: Path | None) -> Record:
-    """Return what was measured before on the same machine; an empty record otherwise."""
+    """Return what was measured before, a new record where nothing was; ends where another machine measured it."""
     here = machine()
     if path is None or not path.exists():
         return Record(machine=here)

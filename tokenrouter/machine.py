@@ -7,8 +7,12 @@ import platform
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
-# By what the processor's flags have, the widest first.
-_VECTORS = {"avx512_bf16": "AVX-512 with bfloat16", "avx512f": "AVX-512", "avx2": "AVX2"}
+# What the processor's flags have, the widest first.
+_VECTORS = {
+    "AVX-512 with VNNI": {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"},
+    "AVX-512": {"avx512f", "avx512bw", "avx512vl"},
+    "AVX2": {"avx2"},
+}
 
 
 def processor() -> str:
@@ -18,14 +22,16 @@ def processor() -> str:
 
 def vectors() -> str:
     """Return the widest vector instructions that a processor of the x86 family has; empty where none is known."""
-    flags = _told("flags").split()
-    return next((name for flag, name in _VECTORS.items() if flag in flags), "")
+    flags = set(_told("flags").split())
+    return next((name for name, needed in _VECTORS.items() if needed <= flags), "")
 
 
 def machine() -> str:
-    """Return the processor, its vectors and how many cores this process may use, in words."""
-    wide = vectors()
-    return f"{processor()}{f' ({wide})' if wide else ''}, {len(os.sched_getaffinity(0))} cores"
+    """Return the processor, its vectors, how many cores this process may use and which kernels it was told to use, in words."""
+    wide, wish = vectors(), os.environ.get("TOKENROUTER_NATIVE", "1")
+    cores = f"{len(os.sched_getaffinity(0))} cores"
+    told = "" if wish in ("", "1") else f", TOKENROUTER_NATIVE={wish}"
+    return f"{processor()}{f' ({wide})' if wide else ''}, {cores}{told}"
 
 
 def _told(name: str) -> str:

@@ -35,6 +35,12 @@ class Line(NamedTuple):
     points: Sequence[Point]
 
 
+def squeezed(text: str) -> str:
+    """Return what makes a line of text fit the image, where it would not."""
+    room = WIDTH - 32
+    return f' textLength="{room}" lengthAdjust="spacingAndGlyphs"' if 7.3 * len(text) > room else ""
+
+
 def chart(title: str, under: str, up: str, lines: Sequence[Line], *, doubling: bool) -> str:
     """Return the image; `doubling` spaces x by factors."""
     places = sorted({point.x for line in lines for point in line.points})
@@ -58,7 +64,7 @@ def chart(title: str, under: str, up: str, lines: Sequence[Line], *, doubling: b
         f"<style>{STYLE}</style>",
         f'<rect class="g" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text class="t" x="16" y="24">{escape(title)}</text>',
-        f'<text x="16" y="46">{escape(up)}</text>',
+        f'<text x="16" y="46"{squeezed(up)}>{escape(up)}</text>',
         f'<text class="m" x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 18}">{escape(under)}</text>',
     ]
     for tick in ticks:

@@ -55,7 +55,7 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 def started(path: Path | None, dtype: str) -> Record:
-    """Return what was measured before on the same machine; an empty record otherwise."""
+    """Return what was measured before, a new record where nothing was; ends where another machine measured it."""
     here = machine()
     if path is None or not path.exists():
         return Record(machine=here, dtype=dtype)

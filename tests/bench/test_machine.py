@@ -22,8 +22,9 @@ def told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("fpu avx2 avx512f avx512_bf16 fma", "AVX-512 with bfloat16"),
-        ("fpu avx2 avx512f", "AVX-512"),
+        ("fpu avx2 avx512f avx512bw avx512vl avx512_vnni fma", "AVX-512 with VNNI"),
+        ("fpu avx2 avx512f avx512bw avx512vl", "AVX-512"),
+        ("fpu avx2 avx512f avx512_vnni", "AVX2"),
         ("fpu avx avx2", "AVX2"),
         ("fpu avx", ""),
     ],
@@ -35,10 +36,14 @@ def test_the_widest_vectors_are_told(told, flags, said):
     assert machine.vectors() == said
 
 
-def test_the_processor_its_vectors_and_the_cores_in_use_are_one_line(told):
+def test_the_processor_its_vectors_and_the_cores_in_use_are_one_line(told, monkeypatch):
     told("model name\t: Some CPU 9\nflags\t\t: avx2\n")
+    monkeypatch.delenv("TOKENROUTER_NATIVE", raising=False)
+    here = f"Some CPU 9 (AVX2), {len(os.sched_getaffinity(0))} cores"
 
-    assert machine.machine() == f"Some CPU 9 (AVX2), {len(os.sched_getaffinity(0))} cores"
+    assert machine.machine() == here
+    monkeypatch.setenv("TOKENROUTER_NATIVE", "0")
+    assert machine.machine() == f"{here}, TOKENROUTER_NATIVE=0"
 
 
 def test_where_linux_tells_nothing_python_is_asked(monkeypatch, tmp_path):

@@ -4,16 +4,19 @@ A test module that imports `each_kind` has all its tests run so; what a machine 
 """
 
 import pytest
-from tokenrouter_kernels.native.build import NativeError, has_avx512, library, load
+from tokenrouter_kernels.native.build import AVX512, LESS, NativeError, has, library, load
 
-WISHES = {"widest": "1", "avx2": "avx2"}  # values of TOKENROUTER_NATIVE
+WISHES = {"widest": "1", "avx512": "avx512", "avx2": "avx2"}  # values of TOKENROUTER_NATIVE
 
 
 def _missing(wish):
-    if wish == "avx2" and not has_avx512():
+    if wish == "avx2" and not has(*AVX512):
         return "without AVX-512 the widest kernels are these"
+    if wish == "avx512" and not has(*AVX512, "avx512_vnni"):
+        return "without AVX-512 for bytes the widest kernels are these, or those of AVX2"
     try:
-        load(narrow=wish == "avx2")
+        made = load(LESS[WISHES[wish]])
+        assert made.tr_width() == (16 if wish != "avx2" and has(*AVX512) else 8)
     except NativeError as error:
         return f"this machine cannot run it: {error}"
     return None

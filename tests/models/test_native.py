@@ -14,7 +14,7 @@ from tokenrouter_kernels.native.certainty import Looked
 from tests.factories import prompts, save_model
 from tests.kernels.compiled import each_kind  # noqa: F401
 from tests.models.harness import PAGE, Paged, error, native, ours, patch
-from tokenrouter.models import locate
+from tokenrouter.models import ModelError, locate
 from tokenrouter.runtime.model.decoder import Decoder
 from tokenrouter.runtime.model.linears import rounded
 from tokenrouter.runtime.model.load import load
@@ -68,7 +68,7 @@ def plain(path, dtype, monkeypatch):
     return model
 
 
-def refuse(**_):
+def refuse(*_):
     raise NativeError("not now")
 
 
@@ -279,13 +279,19 @@ def test_pages_beyond_the_context_are_not_read(saved, dtype):
     assert torch.equal(got[0], got[1])
 
 
-def test_without_a_compiler_the_reason_is_one_line_and_torch_does_the_work(monkeypatch, saved):
+def test_without_a_compiler_the_reason_is_one_line_and_torch_does_the_work(
+    monkeypatch, saved, caplog
+):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(NativeError, match="no C\\+\\+ compiler"):
         build.load()
     build.library.cache_clear()
     try:
         assert isinstance(ours(saved("llama"), "bfloat16"), Decoder)
+        ours(saved("llama"), "float32")
+        assert caplog.messages == [
+            "without compiled kernels, and slower for it: no C++ compiler is installed ($CXX, or `c++` on the path)"
+        ]
     finally:
         monkeypatch.undo()
         build.library.cache_clear()
@@ -305,6 +311,17 @@ def test_a_processor_without_the_instructions_is_told(monkeypatch):
     monkeypatch.setattr(build, "_features", lambda: " fpu avx2")
     with pytest.raises(NativeError, match="the processor lacks fma"):
         build.load()
+
+
+def test_a_wish_that_nobody_knows_is_refused_by_name(monkeypatch, saved):
+    monkeypatch.setenv("TOKENROUTER_NATIVE", "AVX")
+    build.library.cache_clear()
+
+    with pytest.raises(
+        ModelError, match="TOKENROUTER_NATIVE is `AVX`; it may be 0, 1, avx512, avx2"
+    ):
+        ours(saved("llama"), "bfloat16")
+    build.library.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["0", "1"])

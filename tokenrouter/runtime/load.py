@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from tokenrouter_kernels import native
 
 from tokenrouter.models import ModelError, fingerprint, locate
 from tokenrouter.models.config import read_config
@@ -19,6 +18,7 @@ from tokenrouter.runtime.graphs import Wanted, buckets
 from tokenrouter.runtime.heads import load_heads
 from tokenrouter.runtime.masks import Masks
 from tokenrouter.runtime.model import LanguageModel, load_model
+from tokenrouter.runtime.model.native import kernels
 from tokenrouter.runtime.model.parallel import Group
 from tokenrouter.runtime.python_heads import refuse_python
 from tokenrouter.runtime.ranks import Ranks
@@ -64,7 +64,7 @@ def load_part(
     """Return a model, or what one rank of a group has of it; raises ModelError."""
     check(plan, model, settings)
     if settings.device == "cpu":
-        native.library()  # draws need it, however the model runs: it is compiled now, not within a step
+        kernels()  # draws need it, however the model runs: it is compiled now, not within a step
     loaded = load_model(
         plan.models[model],
         Path(settings.base),

@@ -5,18 +5,40 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenrouter_kernels.native.records import SIZES
 
-FLAGS = ["-O3", "-std=c++17", "-march=native", "-fPIC", "-shared", "-pthread", "-w"]
+log = logging.getLogger("tokenrouter")
+
+# A product and a sum are fused where the sources say so and nowhere else, or a row's bits would be the compiler's choice.
+FLAGS = [
+    "-O3",
+    "-std=c++17",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-w",
+]
 NEEDED = ("avx2", "fma")
 AVX512 = ("avx512f", "avx512bw", "avx512vl")  # are used where all are there
+# By what TOKENROUTER_NATIVE says: instructions that are left out.
+LESS = {
+    None: [],
+    "": [],
+    "1": [],
+    "avx512": ["-mno-avx512vnni", "-mno-avx512bf16"],
+    "avx2": ["-mno-avx512f"],
+}
 LIMIT_S = 600  # it takes seconds, and minutes on a crowded machine
 
 
@@ -26,20 +48,27 @@ class NativeError(Exception):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled kernels; None where this machine has to do without them, or TOKENROUTER_NATIVE says so."""
+    """Return the compiled kernels; None where this machine has to do without them, which is told once, or TOKENROUTER_NATIVE is 0.
+
+    Raises NativeError where TOKENROUTER_NATIVE is what nobody knows.
+    """
     wish = os.environ.get("TOKENROUTER_NATIVE")
     if wish == "0":
         return None
+    if wish not in LESS:
+        known = ", ".join(name for name in LESS if name)
+        raise NativeError(f"TOKENROUTER_NATIVE is `{wish}`; it may be 0, {known}")
     try:
-        return load(narrow=wish == "avx2")
-    except NativeError:
+        return load(LESS[wish])
+    except NativeError as error:
+        log.warning("without compiled kernels, and slower for it: %s", error)
         return None
 
 
-def load(*, narrow: bool = False) -> ctypes.CDLL:
-    """Return the compiled kernels, compiled now where the cache lacks them; `narrow` ones use no AVX-512. Raises NativeError."""
+def load(less: Sequence[str] = ()) -> ctypes.CDLL:
+    """Return the compiled kernels, compiled now where the cache lacks them; `less`: flags for the compiler. Raises NativeError."""
     features = _features()
-    flags = [*FLAGS, "-mno-avx512f"] if narrow else FLAGS
+    flags = [*FLAGS, *less]
     missing = [name for name in NEEDED if name not in features.split()]
     if missing:
         raise NativeError(f"the processor lacks {missing[0]}")
@@ -83,9 +112,9 @@ def _version(compiler: str) -> str:
     return _ran([compiler, "--version"]).stdout
 
 
-def has_avx512() -> bool:
-    """Return whether kernels are compiled for AVX-512 here where nothing else is asked for."""
-    return set(AVX512) <= set(_features().split())
+def has(*names: str) -> bool:
+    """Return whether the processor has instructions, in Linux's words."""
+    return set(names) <= set(_features().split())
 
 
 def _compile(command: list[str], file: Path) -> None:
@@ -126,6 +155,7 @@ def _opened(file: Path) -> ctypes.CDLL:
     sizes = (ctypes.c_int64 * len(SIZES))()
     found.tr_sizes(sizes)
     assert tuple(sizes) == SIZES, (tuple(sizes), SIZES)
+    found.tr_width.argtypes = []
     found.tr_depth.argtypes = [ctypes.c_int]
     found.tr_scratch_new.restype = pointer
     found.tr_scratch_free.argtypes = [pointer]

@@ -7,7 +7,7 @@
 
 #include "layers.h"
 
-#if defined(__AVX512VNNI__)
+#if defined(TOKENROUTER_BYTES)
 
 namespace tokenrouter {
 

@@ -1,7 +1,7 @@
 // One step of a decoder of the Llama family on a CPU with AVX-512 or AVX2: all layers in one call, without a tensor library.
 //
 // The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads float32 (or, where
-// its weights are int8, 16-bit integers). A row's result does not depend on the other rows, to the bit.
+// int8 weights meet bytes, two bytes a number). A row's result does not depend on the other rows, to the bit.
 //
 // The caller owns all memory but the scratch of a model.
 
@@ -305,6 +305,9 @@ int tr_sizes(int64_t *out) {  // of the records that Python fills in
   out[0] = sizeof(Linear), out[1] = sizeof(Layer), out[2] = sizeof(Model), out[3] = sizeof(Step);
   return 0;
 }
+
+// Numbers in a vector.
+int tr_width() { return WIDTH; }
 
 // Neighbours in K that lie together.
 int tr_depth(int kind) { return kind == BF16 ? BF16_DEPTH : kind == INT8 ? INT8_DEPTH : 1; }

@@ -11,6 +11,11 @@ constexpr int PANEL = 32;  // outputs
 constexpr int ROWS = 6;    // of x at a time
 constexpr int AHEAD = 2048; // bytes of a panel to ask for: the processor itself stops at the end of a page
 constexpr int BLOCK = 240; // rows whose x stays near while the weights go by
+#if defined(TOKENROUTER_BYTES)
+constexpr bool BYTES = true;
+#else
+constexpr bool BYTES = false;
+#endif
 constexpr int BF16_DEPTH = WIDTH == 16 ? 2 : 1, INT8_DEPTH = BYTES ? 4 : 1;  // neighbours in K that lie together
 
 constexpr int vectors(int panels) { return panels * PANEL / WIDTH; }  // of outputs

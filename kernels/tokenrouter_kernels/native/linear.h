@@ -10,7 +10,8 @@
 // A row's result has the same order of additions whatever the other rows are.
 #pragma once
 
-#if defined(__AVX512F__)
+#include "layers.h"
+#if defined(TOKENROUTER_AVX512)
 #include "products512.h"
 #else
 #include "products256.h"
@@ -29,7 +30,7 @@ inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
     for (long at = n; at < to.stride; at++) out[at] = 0;  // an infinity of another row would spoil the zeros it meets
     return;
   }
-#if defined(__AVX512VNNI__)
+#if defined(TOKENROUTER_BYTES)
   encode_bytes(x, n, to, row);
 #endif
 }

@@ -65,7 +65,7 @@ template <int M, int P> inline void products_fp32(const Linear &by, const Rows &
   products_wide<float, M, P>(by, x, row, panel, sums);
 }
 
-#if !defined(__AVX512VNNI__)
+#if !defined(TOKENROUTER_BYTES)
 template <int M, int P> inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][2 * P]) {
   products_wide<int8_t, M, P>(by, x, row, panel, sums);
   scale(by, panel, sums);

@@ -7,7 +7,7 @@ from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
 
 
 class LinearRecord(ctypes.Structure):
-    """`Linear` of linear.h."""
+    """`Linear` of layers.h."""
 
     _fields_ = [
         ("kind", c_int32),

@@ -8,6 +8,10 @@
 #include <stdint.h>
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define TOKENROUTER_AVX512 1
+#if defined(__AVX512VNNI__)
+#define TOKENROUTER_BYTES 1  // int8 weights meet bytes of activations
+#endif
 #include "vector512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
 #include "vector256.h"

@@ -10,7 +10,6 @@ using Mask = __m256;      // all bits of a lane, or none
 
 constexpr int WIDTH = 8;
 constexpr int REGISTERS = 16, SUMS = 12;
-constexpr bool BYTES = false;
 
 inline Mask mask_of(long from, long left) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

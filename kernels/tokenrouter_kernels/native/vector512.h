@@ -11,12 +11,6 @@ using Mask = __mmask16;
 constexpr int WIDTH = 16;
 constexpr int REGISTERS = 32, SUMS = 24;
 
-#if defined(__AVX512VNNI__)
-constexpr bool BYTES = true;  // int8 weights meet bytes of activations
-#else
-constexpr bool BYTES = false;
-#endif
-
 inline Mask mask_of(long left) { return left >= 16 ? (Mask)0xffff : (Mask)((1u << left) - 1); }
 inline Mask mask_of(long from, long left) { return (Mask)(mask_of(left) & (from > 0 ? ~mask_of(from) : -1)); }
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from tokenrouter_kernels.native.records import LinearRecord
 
 PANEL = 32
-BF16, INT8, FP32 = range(3)  # `Kind` of linear.h
+BF16, INT8, FP32 = range(3)  # `Kind` of layers.h
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from tokenrouter_kernels import native
 from torch import Tensor
 
 from tokenrouter.models.config import ModelConfig, read_config
@@ -20,7 +19,7 @@ from tokenrouter.runtime.model.dummy import Dummy
 from tokenrouter.runtime.model.foreign import load_foreign
 from tokenrouter.runtime.model.language_model import LanguageModel
 from tokenrouter.runtime.model.linears import Linear, linear
-from tokenrouter.runtime.model.native import Maker, fits
+from tokenrouter.runtime.model.native import Maker, fits, kernels
 from tokenrouter.runtime.model.parallel import Group, Shard
 from tokenrouter.runtime.model.raw import RawLayer, RawLinear, Taken, raw_layer
 from tokenrouter.runtime.model.rope import RotaryTable
@@ -132,7 +131,7 @@ def assemble(
     """Return a decoder made of named weights; raises ModelError where some are missing or left over."""
     taken = Taken(weights, dtype, device, int8=int8)
     if group is None and not deterministic and device.type == "cpu" and fits(config, dtype):
-        library = native.library()
+        library = kernels()
         if library is not None:
             return _native(taken, config, Maker(library, config, int8=int8))
     embedding = taken.get("model.embed_tokens.weight", (config.vocab_rows, config.hidden))

@@ -17,6 +17,7 @@ from tokenrouter_kernels.native.certainty import Looked
 from torch import Tensor
 
 from tokenrouter.models.config import ModelConfig
+from tokenrouter.models.errors import ModelError
 from tokenrouter.runtime.model.batch import ExtendBatch, ExtendOutput
 from tokenrouter.runtime.model.kv import KVCache, KVShape
 from tokenrouter.runtime.model.linears import quantised
@@ -121,6 +122,14 @@ class Scratch:
 
     def __del__(self) -> None:
         self.library.tr_scratch_free(self.at)
+
+
+def kernels() -> ctypes.CDLL | None:
+    """Return the compiled kernels, None where there are none; raises ModelError where the environment asks for unknown ones."""
+    try:
+        return native.library()
+    except native.NativeError as error:
+        raise ModelError(str(error)) from None
 
 
 def fits(config: ModelConfig, dtype: torch.dtype) -> bool:
