@@ -58,6 +58,26 @@ inline __m512d scalef_pd(__m512d x, __m512d n) {
   for (int i = 0; i < 8; i++) to.at[i] = scalbn(to.at[i], (int)by.at[i]);
   return to.vector();
 }
+template <class To, class Small> inline To narrow(__m512i x) {
+  const Lanes<__m512i, uint32_t> from(x);
+  To zero;
+  __builtin_memset(&zero, 0, sizeof zero);
+  Lanes<To, Small> to(zero);
+  for (int i = 0; i < 16; i++) to.at[i] = (Small)from.at[i];
+  return to.vector();
+}
+inline __m512i whole_ps(__m512 x) {
+  const Floats16 from(x);
+  Lanes<__m512i, int32_t> to(_mm512_setzero_si512());
+  for (int i = 0; i < 16; i++) to.at[i] = (int32_t)nearbyintf(from.at[i]);
+  return to.vector();
+}
+inline __m512 float_32(__m512i x) {
+  const Lanes<__m512i, int32_t> from(x);
+  Floats16 to(_mm512_setzero_ps());
+  for (int i = 0; i < 16; i++) to.at[i] = (float)from.at[i];
+  return to.vector();
+}
 inline __m512 scalef_ps(uint32_t mask, __m512 x, __m512 n) {
   Floats16 to(x);
   const Floats16 by(n);
@@ -65,6 +85,11 @@ inline __m512 scalef_ps(uint32_t mask, __m512 x, __m512 n) {
   return to.vector();
 }
 
+#undef _knot_mask16
+#undef _mm512_cvtepi32_ps
+#undef _mm512_cvtps_epi32
+#undef _mm512_cvtepi32_epi16
+#undef _mm512_cvtepi32_epi8
 #undef _mm512_mask_storeu_ps
 #undef _mm256_mask_storeu_epi16
 #undef _mm_mask_storeu_epi8
@@ -78,6 +103,11 @@ inline __m512 scalef_ps(uint32_t mask, __m512 x, __m512 n) {
 #undef _mm512_cvtps_pd
 #undef _mm512_scalef_pd
 #undef _mm512_maskz_scalef_ps
+#define _mm512_cvtps_epi32 whole_ps
+#define _mm512_cvtepi32_ps float_32
+#define _knot_mask16(mask) ((__mmask16) ~(mask))
+#define _mm512_cvtepi32_epi16(x) narrow<__m256i, uint16_t>(x)
+#define _mm512_cvtepi32_epi8(x) narrow<__m128i, uint8_t>(x)
 #define _mm512_mask_storeu_ps store_ps
 #define _mm256_mask_storeu_epi16 store_16
 #define _mm_mask_storeu_epi8 store_8
