@@ -1,6 +1,7 @@
 """Which compiled kernels tests run with: each kind that this machine has, one after the other.
 
-A test module that imports `each_kind` has all its tests run so; what a machine cannot run is skipped, and the reason told.
+A test module that imports `each_kind` has all its tests run so; what a machine cannot run is skipped, and the reason told. AVX-512 without
+its instruction for bytes is for `make soak`.
 """
 
 import pytest
@@ -9,28 +10,26 @@ from tokenrouter_kernels.native.build import AVX512, LESS, NativeError, has, lib
 WISHES = {"widest": "1", "avx512": "avx512", "avx2": "avx2"}  # values of TOKENROUTER_NATIVE
 
 
-def _missing(wish):
-    if wish == "avx2" and not has(*AVX512):
-        return "without AVX-512 the widest kernels are these"
-    if wish == "avx512" and not has(*AVX512, "avx512_vnni"):
-        return "without AVX-512 for bytes the widest kernels are these, or those of AVX2"
-    try:
-        made = load(LESS[WISHES[wish]])
-        assert made.tr_width() == (16 if wish != "avx2" and has(*AVX512) else 8)
-    except NativeError as error:
-        return f"this machine cannot run it: {error}"
-    return None
-
-
 def _param(wish):
-    missing = _missing(wish)
-    return pytest.param(wish, marks=[] if missing is None else pytest.mark.skip(reason=missing))
+    """Return a wish as a parameter: skipped where the widest kernels are the same."""
+    marks = []
+    if wish == "avx512":
+        marks.append(pytest.mark.slow)
+    if wish != "widest" and not has(*AVX512, *(["avx512_vnni"] if wish == "avx512" else [])):
+        marks.append(pytest.mark.skip(reason="on this machine the widest kernels are no others"))
+    return pytest.param(wish, marks=marks)
 
 
 @pytest.fixture(scope="module", autouse=True, params=[_param(wish) for wish in WISHES])
 def each_kind(request):
+    wish = WISHES[request.param]
+    try:
+        made = load(LESS[wish])
+    except NativeError as error:
+        pytest.skip(f"this machine cannot run it: {error}")
+    assert made.tr_width() == (16 if wish != "avx2" and has(*AVX512) else 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TOKENROUTER_NATIVE", WISHES[request.param])
+        patch.setenv("TOKENROUTER_NATIVE", wish)
         library.cache_clear()
         yield
     library.cache_clear()

@@ -13,7 +13,7 @@ from tokenrouter.runtime.vocabulary import Vocabulary
 def test_kernels_that_draws_ask_are_compiled_before_the_first_step(tmp_path, monkeypatch):
     plan = tiny.real(tiny.PLANS["ping_pong"](), tiny.save(tmp_path))
     seen = []
-    monkeypatch.setattr(load.native, "library", lambda: seen.append("library"))
+    monkeypatch.setattr(load, "kernels", lambda: seen.append("library"))
 
     load.load_runner(plan, 0, Settings(deterministic=True))
 
