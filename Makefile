@@ -10,7 +10,7 @@ demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one qu
 	$(BIN)/python tools/demo.py
 
 test: check neovim chromium editors  ## the gate: static checks, then every test that is not slow and needs no GPU
-	$(BIN)/python tools/gate.py
+	$(BIN)/python -m pytest -q -m "not gpu and not slow"
 
 neovim:  ## the editor that tests/lsp drives, where it is missing and can be installed
 	@sh tools/neovim.sh
