@@ -78,6 +78,12 @@ inline __m512 float_32(__m512i x) {
   for (int i = 0; i < 16; i++) to.at[i] = (float)from.at[i];
   return to.vector();
 }
+inline __m512i whole_8(__m128i x) {
+  const Lanes<__m128i, int8_t> from(x);
+  Lanes<__m512i, int32_t> to(_mm512_setzero_si512());
+  for (int i = 0; i < 16; i++) to.at[i] = from.at[i];
+  return to.vector();
+}
 inline __m512 scalef_ps(uint32_t mask, __m512 x, __m512 n) {
   Floats16 to(x);
   const Floats16 by(n);
@@ -86,6 +92,7 @@ inline __m512 scalef_ps(uint32_t mask, __m512 x, __m512 n) {
 }
 
 #undef _knot_mask16
+#undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtps_epi32
 #undef _mm512_cvtepi32_epi16
@@ -105,6 +112,7 @@ inline __m512 scalef_ps(uint32_t mask, __m512 x, __m512 n) {
 #undef _mm512_maskz_scalef_ps
 #define _mm512_cvtps_epi32 whole_ps
 #define _mm512_cvtepi32_ps float_32
+#define _mm512_cvtepi8_epi32 whole_8
 #define _knot_mask16(mask) ((__mmask16) ~(mask))
 #define _mm512_cvtepi32_epi16(x) narrow<__m256i, uint16_t>(x)
 #define _mm512_cvtepi32_epi8(x) narrow<__m128i, uint8_t>(x)
