@@ -3,7 +3,8 @@
 # simde/), with the instruction for bytes and without it. Takes about ten minutes.
 #     sh tools/emulated.sh .venv/bin/python
 set -eu
-python=$(realpath "${1:-.venv/bin/python}")
+given=${1:-.venv/bin/python}
+python=$(cd "$(dirname "$given")" && pwd)/$(basename "$given") # not what a link leads to: an environment is known by its place
 root=$(realpath "$(dirname "$0")/..")
 include=${SIMDE:-/usr/include}
 if [ ! -d "$include/simde" ]; then
