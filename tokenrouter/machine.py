@@ -28,9 +28,9 @@ def vectors() -> str:
 
 def machine() -> str:
     """Return the processor, its vectors, how many cores this process may use and which kernels it was told to use, in words."""
-    wide, wish = vectors(), os.environ.get("TOKENROUTER_NATIVE", "1")
+    wide, wish = vectors(), os.environ.get("TOKENROUTER_NATIVE") or "1"
     cores = f"{len(os.sched_getaffinity(0))} cores"
-    told = "" if wish in ("", "1") else f", TOKENROUTER_NATIVE={wish}"
+    told = "" if wish == "1" else f", TOKENROUTER_NATIVE={wish}"
     return f"{processor()}{f' ({wide})' if wide else ''}, {cores}{told}"
 
 

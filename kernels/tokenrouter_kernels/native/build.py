@@ -33,8 +33,6 @@ NEEDED = ("avx2", "fma")
 AVX512 = ("avx512f", "avx512bw", "avx512vl")  # are used where all are there
 # By what TOKENROUTER_NATIVE says: instructions that are left out.
 LESS = {
-    None: [],
-    "": [],
     "1": [],
     "avx512": ["-mno-avx512vnni", "-mno-avx512bf16"],
     "avx2": ["-mno-avx512f"],
@@ -46,18 +44,21 @@ class NativeError(Exception):
     """The sources cannot be compiled or loaded here; the reason in one line."""
 
 
+class LackError(NativeError):
+    """This machine lacks what they need: the instructions, or a compiler."""
+
+
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Return the compiled kernels; None where this machine has to do without them, which is told once, or TOKENROUTER_NATIVE is 0.
 
     Raises NativeError where TOKENROUTER_NATIVE is what nobody knows.
     """
-    wish = os.environ.get("TOKENROUTER_NATIVE")
+    wish = os.environ.get("TOKENROUTER_NATIVE") or "1"
     if wish == "0":
         return None
     if wish not in LESS:
-        known = ", ".join(name for name in LESS if name)
-        raise NativeError(f"TOKENROUTER_NATIVE is `{wish}`; it may be 0, {known}")
+        raise NativeError(f"TOKENROUTER_NATIVE is `{wish}`; it may be 0, {', '.join(LESS)}")
     try:
         return load(LESS[wish])
     except NativeError as error:
@@ -71,10 +72,10 @@ def load(less: Sequence[str] = ()) -> ctypes.CDLL:
     flags = [*FLAGS, *less]
     missing = [name for name in NEEDED if name not in features.split()]
     if missing:
-        raise NativeError(f"the processor lacks {missing[0]}")
+        raise LackError(f"the processor lacks {missing[0]}")
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
-        raise NativeError("no C++ compiler is installed ($CXX, or `c++` on the path)")
+        raise LackError("no C++ compiler is installed ($CXX, or `c++` on the path)")
     here = Path(__file__).parent
     sources = [here / "decoder.cpp", *sorted(here.glob("*.h"))]
     digest = hashlib.sha256(features.encode())

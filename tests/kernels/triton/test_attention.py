@@ -164,7 +164,7 @@ def test_a_block_without_tokens_reads_nothing(attention, loaded):
 @KERNELS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_bits_depend_on_neither_batch_nor_chunks_nor_page_table(attention, dtype, monkeypatch):
-    # A GPU adds up each row of a product alike. Triton's interpreter asks numpy, whose library may go by a row's place (seen without AVX-512).
+    # What is held is the kernel. Triton's interpreter asks numpy, whose library may go by a row's place (seen without AVX-512).
     monkeypatch.setattr(np, "matmul", row_by_row(np.matmul))
     batch = [(70, 4), (9, 2), (130, 1)]
     c = case(batch, 4, 2, dtype=dtype)
