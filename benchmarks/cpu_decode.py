@@ -4,7 +4,9 @@
                                     [--requests 1 4 8 16] [--tokens 128] [--rounds 3] [--json FILE]
 
 The model is SmolLM2-135M-Instruct, which the demo fetches, in bfloat16 for all but those that say otherwise: ours-int8 (8 bits by
-output), llama.cpp-q8 (Q8_0, 8 bits by 32 inputs), llama.cpp-q4 (the 4-bit file as it was published). The same prompts of
+output), llama.cpp-q8 (Q8_0, 8 bits by 32 inputs), llama.cpp-q4 (the 4-bit file as it was published). Engines that are slow with
+bfloat16 on a processor that has no instruction for it are there in the type that people would give them instead, with the same
+weights: transformers-f32, vllm-f32, llama.cpp-f16, llama.cpp-f32. The same prompts of
 100 tokens, greedy, outputs of a fixed length. All engines are loaded once and take turns: each round runs every engine once at every
 number of requests, the order turns round with every round, and vLLM's processes, which look for more to do for a second,
 are waited for. Peers run in virtual environments of their own under the cache, made at the first use (llama.cpp is
@@ -29,7 +31,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,46 +43,51 @@ from tokenrouter.demo.fetch import fetch
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = Path(__file__).resolve().parent / "engines"
 OURS = ("ours", "ours-int8", "ours-torch")
-PEERS = ("transformers", "llama.cpp", "llama.cpp-q8", "llama.cpp-q4", "vllm")
-VENVS = {name: install.LLAMA for name in PEERS if name.startswith("llama")} | {"vllm": install.VLLM}
-RIVALS = {  # of as many bits
-    "ours": ("transformers", "llama.cpp", "vllm"),
-    "ours-torch": ("transformers", "llama.cpp", "vllm"),
-    "ours-int8": ("llama.cpp-q8",),
-}
+FULL = (  # of 16 bits, or of more where an engine is faster with them
+    *("transformers", "transformers-f32"),
+    *("llama.cpp", "llama.cpp-f16", "llama.cpp-f32"),
+    *("vllm", "vllm-f32"),
+)
+PEERS = (*FULL, "llama.cpp-q8", "llama.cpp-q4")
+DEFAULT = (*OURS, "transformers", "llama.cpp", "llama.cpp-q8", "llama.cpp-q4", "vllm")
+VENVS = {"llama.cpp": install.LLAMA, "vllm": install.VLLM}  # by `base`
+RIVALS = {"ours": FULL, "ours-torch": FULL, "ours-int8": ("llama.cpp-q8",)}
+FORMS = {"f16": export.Kind.F16, "f32": export.Kind.F32, "q8": export.Kind.Q8_0}  # of llama.cpp
 LOAD_S = 900.0  # vLLM compiles its model first
 ANSWER_S = 600.0
 WARM = 10**6  # of loads that are not measured
-REST_S = {"vllm": 3.0}  # after a measurement
+REST_S = {"vllm": 3.0}  # after a measurement, by `base`
 
 
 def main() -> None:
     """Run the engines in turn and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engines", nargs="+", default=[*OURS, *PEERS], choices=[*OURS, *PEERS])
+    parser.add_argument("--engines", nargs="+", default=DEFAULT, choices=[*OURS, *PEERS])
     parser.add_argument("--requests", nargs="+", type=int, default=[1, 4, 8, 16], metavar="N")
     parser.add_argument("--tokens", type=int, default=128, help="output tokens (%(default)s)")
     parser.add_argument("--prompt", type=int, default=100, help="prompt tokens (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--json", type=Path, help="write all figures here too")
     args = parser.parse_args()
-    files = prepare()
+    packed = fetch()  # before engines are started, one after the other
     load = os.getloadavg()[0]
     print(f"{time.strftime('%d %b %Y')}, {os.cpu_count()} cores, load {load:.1f} at the start")
     engines: list[Engine] = []
     try:
         for name in args.engines:
-            if (engine := begin(name, files)) is not None:
+            if (engine := begin(name, packed)) is not None:
                 engines.append(engine)
         if not engines:
             sys.exit("no engine runs here")
-        time.sleep(max(REST_S.get(engine.name, 0.0) for engine in engines))  # starting is work too
+        time.sleep(
+            max(REST_S.get(base(engine.name), 0.0) for engine in engines)
+        )  # starting is work too
         other = Others()
         for round_ in range(args.rounds):
             for n in args.requests:
                 for engine in reversed(engines) if round_ % 2 else engines:
                     engine.measure(n, args.prompt, args.tokens)
-                    time.sleep(REST_S.get(engine.name, 0.2))
+                    time.sleep(REST_S.get(base(engine.name), 0.2))
             say(f"round {round_ + 1} of {args.rounds} done")
             if args.json:
                 args.json.write_text(json.dumps({e.name: e.as_json() for e in engines}, indent=1))
@@ -95,27 +101,36 @@ def main() -> None:
     show(engines, args.requests)
 
 
-@dataclass
-class Files:
-    """The model in the forms that engines read."""
-
-    directory: Path  # Hugging Face's layout, bfloat16
-    gguf: Path  # bfloat16
-    rounded: Path  # Q8_0
-    packed: Path  # 4-bit, as published
+def base(name: str) -> str:
+    """Return which engine it is, whatever the type of its weights."""
+    return name.partition("-")[0]
 
 
-def prepare() -> Files:
-    """Fetch the demo's large model, and write it down in the other forms."""
-    packed = fetch()
-    use = "demo:large"
-    rounded = export.gguf_of(use, export.Kind.Q8_0)
-    return Files(export.directory_of(use), export.gguf_of(use), rounded, packed)
+def kind_of(name: str) -> str:
+    """Return the type of an engine's weights, as its name has it."""
+    return name.partition("-")[2]
+
+
+def model_of(name: str, packed: Path) -> Path:
+    """Return the demo's large model in the form that an engine reads, written where it is missing."""
+    if base(name) != "llama.cpp":
+        return export.directory_of("demo:large")
+    kind = kind_of(name)
+    return (
+        packed if kind == "q4" else export.gguf_of("demo:large", FORMS.get(kind, export.Kind.BF16))
+    )
+
+
+def argument_of(name: str) -> str:
+    """Return what an engine's script is told beside the model: ours how to round, others the type to compute in."""
+    if base(name) == "ours":
+        return "int8" if kind_of(name) == "int8" else "none"
+    return "float32" if kind_of(name) == "f32" else "bfloat16"
 
 
 def python_of(name: str) -> Path | None:
     """Return the Python that an engine runs in, its environment made where it is missing; None where it cannot be."""
-    package = VENVS.get(name)
+    package = VENVS.get(base(name))
     return Path(sys.executable) if package is None else install.python_of(package)
 
 
@@ -161,27 +176,23 @@ class Engine:
         }
 
 
-def begin(name: str, files: Files) -> Engine | None:
+def begin(name: str, packed: Path) -> Engine | None:
     """Start an engine; None where it does not run here."""
     python = python_of(name)
     if python is None:
         return None
     environment = dict(os.environ)
-    if name == "vllm":
+    if base(name) == "vllm":
         environment |= {"VLLM_CPU_KVCACHE_SPACE": "1"} | vllm_environment(
             python, at=0, threads=cores()
         )
     if name == "ours-torch":
         environment["TOKENROUTER_NATIVE"] = "0"
-    kind = "ours" if name in OURS else name.partition("-")[0].replace(".", "_")
-    script = WORKERS / f"run_{kind}.py"
-    model = files.directory
-    if name.startswith("llama"):
-        by_name = {"llama.cpp-q4": files.packed, "llama.cpp-q8": files.rounded}
-        model = by_name.get(name, files.gguf)
+    script = WORKERS / f"run_{base(name).replace('.', '_')}.py"
+    model = model_of(name, packed)
     begun = time.monotonic()
     process = subprocess.Popen(
-        [str(python), str(script), str(model), "int8" if name == "ours-int8" else "none"],
+        [str(python), str(script), str(model), argument_of(name)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("BENCH_STDERR") else subprocess.DEVNULL,

@@ -4,8 +4,8 @@
                                 [--sides baseline llama.cpp vllm] [--alone] [--quick] [--markdown FILE]
 
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
-of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights
-in the same type. They are measured with the same requests in turn, each warm; the order turns round with every round.
+of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights,
+ours in one type, others in that which they are fastest with (`engines/peers.py`). They are measured with the same requests in turn, each warm; the order turns round with every round.
 Servers stay up over all numbers of clients, and ordinary ones over all policies. An ordinary server has as many threads as it is
 fastest with (`threads_of`). What is measured
 is written down at once: the same command goes on where it was stopped, and a side that is named later gets the requests that others had. `--apart` measures one side after the other, with the
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from engines.peers import PEERS, Peer, cores, served
+from engines.peers import PEERS, Peer, cores, served, type_of
 from others import Others
 from routing.cases import ALONE, PAIRS, POLICIES, SIGNALS, source
 from routing.record import QUIET, Cell, Record, save, started, table
@@ -133,6 +133,11 @@ def lacking(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> list[
             raise SystemExit(
                 f"{cell.pair} {cell.policy}, {cell.clients} clients: {side} was measured with {known} threads; name another file"
             )
+        kind = cell.types.get(side, "bfloat16")
+        if side in PEERS and cell.runs.get(side) and kind != type_of(side):
+            raise SystemExit(
+                f"{cell.pair} {cell.policy}, {cell.clients} clients: {side} was measured in {kind}; name another file"
+            )
     fewest = min((cell.rounds([side]) for side in own), default=args.rounds)
     return [side for side in own if cell.rounds([side]) == fewest < args.rounds]
 
@@ -197,6 +202,8 @@ def measure(
                         cell.commit[side] = commit()
                         if side != ROUTED:
                             cell.threads[side] = threads_of(side, cell.clients, args)
+                        if side in PEERS:
+                            cell.types[side] = type_of(side)
                     cell.others.append(begun.cores())
                     cell.when = datetime.now(UTC).date().isoformat()
                     if cell.others[-1] > QUIET:

@@ -1,4 +1,4 @@
-"""A policy's model in the forms that other engines read: Hugging Face's layout in bfloat16, and GGUF files in that and in Q8_0.
+"""A policy's model in the forms that other engines read: Hugging Face's layout in bfloat16, and GGUF files in that, in Q8_0, and in float16 and float32.
 
 The weights are those that our own loader gives, so a dummy's are written down as they are drawn here.
 """

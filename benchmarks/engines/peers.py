@@ -4,7 +4,7 @@
                 prefixes kept, without the chat, sampling and grammar machinery that its own server runs for each request
     vllm        `vllm serve` of the CPU build, automatic prefix caching
 
-Each model has one server. Both are asked for the likeliest token by id; neither tells a signal, so policies that read one
+Each has the type of weights that it is fastest with on this processor (`type_of`). Each model has one server. Both are asked for the likeliest token by id; neither tells a signal, so policies that read one
 have no such side.
 """
 
@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engines.export import directory_of, gguf_of
+from engines.export import Kind, directory_of, gguf_of
 from engines.install import LLAMA, VLLM, python_of
+from tokenrouter_kernels.native.build import has
 
 from tokenrouter.bench.http import BenchError, Http
 
@@ -78,6 +79,17 @@ def traced(token: int) -> Body:
     return {"choices": [{"route": {"trace": [{"id": token, "signals": {}}]}}]}
 
 
+def type_of(peer: str) -> str:
+    """Return the type that an engine is fastest with here, of those that hold the same weights.
+
+    Where the processor has no instruction for bfloat16, llama.cpp has no fast products in it, and has them in float16; vLLM's are
+    several times as fast in float32.
+    """
+    if has("avx512_bf16"):
+        return "bfloat16"
+    return {"llama.cpp": "float16", "vllm": "float32"}[peer]
+
+
 @contextlib.contextmanager
 def served(
     peer: str, uses: Sequence[str], *, clients: int, context: int, threads: int
@@ -114,7 +126,7 @@ def llama_command(
     return [
         str(python),
         str(Path(__file__).parent / "serve_llama_cpp.py"),
-        str(gguf_of(use)),
+        str(gguf_of(use, Kind.F16 if type_of("llama.cpp") == "float16" else Kind.BF16)),
         *sizes,
     ]
 
@@ -124,7 +136,7 @@ def vllm_command(python: Path, use: str, port: int, clients: int, context: int) 
     model = directory_of(use)
     return [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
-        *("--host", LOCAL, "--port", str(port), "--dtype", "bfloat16"),
+        *("--host", LOCAL, "--port", str(port), "--dtype", type_of("vllm")),
         *("--max-model-len", str(context), "--max-num-seqs", str(clients)),
         # Of 32 tokens, the least its attention has; of 128, the default here, prefixes are known too rarely.
         *("--block-size", "32", "--enable-prefix-caching"),
@@ -135,9 +147,10 @@ def vllm_command(python: Path, use: str, port: int, clients: int, context: int) 
 
 def vllm_pool(model: Path, clients: int, context: int) -> int:
     """Return the bytes for keys and values of twice the tokens that are served at a time: vLLM takes them all at once."""
+    number = 4 if type_of("vllm") == "float32" else 2
     shape = json.loads((model / "config.json").read_text(encoding="utf-8"))
     heads = shape["num_hidden_layers"] * shape["num_key_value_heads"]
-    token = 2 * 2 * heads * shape["head_dim"]
+    token = 2 * number * heads * shape["head_dim"]
     return max(POOL, 2 * clients * context * token)
 
 

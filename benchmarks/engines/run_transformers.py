@@ -12,7 +12,7 @@ from worker import serve
 
 def main() -> None:
     """Load and serve."""
-    model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=getattr(torch, sys.argv[2]))
 
     def generate(ids: torch.Tensor, tokens: int) -> tuple[float, list[list[int]]]:
         begun = time.perf_counter()

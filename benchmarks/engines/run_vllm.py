@@ -13,7 +13,7 @@ def main() -> None:
     """Load and serve."""
     engine = LLM(
         model=sys.argv[1],
-        dtype="bfloat16",
+        dtype=sys.argv[2],
         max_model_len=2048,
         max_num_seqs=16,
         enable_prefix_caching=False,

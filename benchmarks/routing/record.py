@@ -28,6 +28,7 @@ class Cell(msgspec.Struct, kw_only=True):
     when: str = ""
     commit: dict[str, str] = {}  # of this project, by side, where it was last measured
     threads: dict[str, int] = {}  # of each ordinary server, by side
+    types: dict[str, str] = {}  # of other engines' weights, by side; bfloat16 where nothing is said
     alike: dict[
         str, float
     ] = {}  # share of next tokens of some prompts that are our own servers', by side
@@ -107,7 +108,9 @@ def table(record: Record) -> str:
         lines.append(f"| {' | '.join(parts)} |")
     dates = sorted({cell.when for cell in record.cells if cell.when})
     when = " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
-    lines += ["", f"{record.machine}, {record.dtype}; measured {when}."]
+    types = {side: kind for cell in record.cells for side, kind in cell.types.items()}
+    told = [f"{side} in {kind}" for side, kind in types.items() if kind != record.dtype]
+    lines += ["", f"{', '.join([record.machine, record.dtype, *told])}; measured {when}."]
     if any(max(cell.others, default=0) > QUIET for cell in record.cells):
         lines[-1] += " Cells with a star were measured beside other work."
     return "\n".join(lines)
