@@ -1,7 +1,7 @@
 // One step of a decoder of the Llama family on a CPU with AVX-512 or AVX2: all layers in one call, without a tensor library.
 //
 // The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads float32 (or, where
-// int8 weights meet bytes, two bytes a number). A row's result does not depend on the other rows, to the bit.
+// int8 weights meet integers, two bytes a number). A row's result does not depend on the other rows, to the bit.
 //
 // The caller owns all memory but the scratch of a model.
 
@@ -80,7 +80,7 @@ struct Aligned {
 
 struct Scratch {
   Aligned x, normed, qkv, attended, gated, moved, slots, apart, parts, desks;
-  Aligned fp32, hi, lo, scale;
+  Aligned fp32, hi, lo, words, scale;
 };
 
 void rms_norm(const float *x, const float *weight, long n, float eps, float *out) {
@@ -181,6 +181,7 @@ template <class E> struct Walk {
                 (float *)scratch.fp32.at,
                 (uint8_t *)scratch.hi.at,
                 (uint8_t *)scratch.lo.at,
+                (int16_t *)scratch.words.at,
                 (float *)scratch.scale.at};
   }
 
@@ -277,7 +278,7 @@ template <class E> struct Walk {
       multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{gated, F});
       meet();
       Rows inputs = rows(model.intermediate);
-      if (in_bytes(layer.down.kind)) {
+      if (in_integers(layer.down.kind)) {
         for (long row = first(n); row < end(n); row++) encode(gated + row * F, F, INT8, inputs, row);
         meet();
       } else {
@@ -338,8 +339,10 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
     scratch.gated.of<float>(T * F);
     scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
     scratch.desks.of<float>(threads * Desk::size(requests));
-    if (!in_bytes(model->head.kind)) {
+    if (!in_integers(model->head.kind)) {
       scratch.fp32.of<float>(T * widest);
+    } else if (WORDS) {
+      scratch.words.of<int16_t>(T * widest);
     } else {
       scratch.hi.of<uint8_t>(T * widest);
       scratch.lo.of<uint8_t>(T * widest);

@@ -11,12 +11,15 @@ constexpr int PANEL = 32;  // outputs
 constexpr int ROWS = 6;    // of x at a time
 constexpr int AHEAD = 2048; // bytes of a panel to ask for: the processor itself stops at the end of a page
 constexpr int BLOCK = 240; // rows whose x stays near while the weights go by
+// How int8 weights meet activations: as bytes, as words of 16 bits, or in float32.
 #if defined(TOKENROUTER_BYTES)
-constexpr bool BYTES = true;
+constexpr bool BYTES = true, WORDS = false;
+#elif defined(TOKENROUTER_WORDS)
+constexpr bool BYTES = false, WORDS = true;
 #else
-constexpr bool BYTES = false;
+constexpr bool BYTES = false, WORDS = false;
 #endif
-constexpr int BF16_DEPTH = WIDTH == 16 ? 2 : 1, INT8_DEPTH = BYTES ? 4 : 1;  // neighbours in K that lie together
+constexpr int BF16_DEPTH = WIDTH == 16 ? 2 : 1, INT8_DEPTH = BYTES ? 4 : WORDS ? 2 : 1;  // neighbours in K that lie together
 
 constexpr int vectors(int panels) { return panels * PANEL / WIDTH; }  // of outputs
 inline long filled(long n) { return (n + PANEL - 1) / PANEL * PANEL; }
@@ -47,6 +50,7 @@ struct Rows {
   long stride;      // elements from row to row: K filled up
   float *fp32;      // [T, stride]
   uint8_t *hi, *lo; // [T, stride]
+  int16_t *words;   // [T, stride]
   float *scale;     // [T]
 };
 

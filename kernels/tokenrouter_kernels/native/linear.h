@@ -1,11 +1,11 @@
-// Linear layers over packed weights: bfloat16, int8, or float32; activations and sums in float32, but for int8 where there is an
-// instruction for bytes.
+// Linear layers over packed weights: bfloat16, int8, or float32; activations and sums in float32, but for int8 where bytes or words are
+// multiplied faster.
 //
 // A weight [N, K] lies in panels of 32 outputs, K filled up with zeros to a multiple of 32:
-//     [N / 32][K][32]      in AVX-512 bfloat16 [N / 32][K / 2][32][2], and int8, where it meets bytes, [N / 32][K / 4][32][4]
+//     [N / 32][K][32]      in AVX-512 bfloat16 [N / 32][K / 2][32][2]; int8, where it meets bytes, [N / 32][K / 4][32][4], words [N / 32][K / 2][32][2]
 // so that a vector holds as many outputs by 1 (2, 4) neighbours in K.
 //
-// int8 weights are turned into float32 as they are read, or meet bytes (bytes.h). What is lost is their rounding.
+// int8 weights are turned into float32 as they are read, or meet bytes (bytes.h) or words (words.h). What is lost is their rounding.
 //
 // A row's result has the same order of additions whatever the other rows are.
 #pragma once
@@ -19,12 +19,12 @@
 
 namespace tokenrouter {
 
-// Whether a kind of weights wants rows as bytes.
-inline bool in_bytes(int kind) { return BYTES && kind == INT8; }
+// Whether a kind of weights wants rows as integers.
+inline bool in_integers(int kind) { return (BYTES || WORDS) && kind == INT8; }
 
 // Writes one row in the form that a linear layer reads.
 inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
-  if (!in_bytes(kind)) {
+  if (!in_integers(kind)) {
     float *out = to.fp32 + row * to.stride;
     __builtin_memcpy(out, x, n * sizeof(float));
     for (long at = n; at < to.stride; at++) out[at] = 0;  // an infinity of another row would spoil the zeros it meets
@@ -32,6 +32,8 @@ inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
   }
 #if defined(TOKENROUTER_BYTES)
   encode_bytes(x, n, to, row);
+#elif defined(TOKENROUTER_WORDS)
+  encode_words(x, n, to, row);
 #endif
 }
 
@@ -54,7 +56,7 @@ inline void tile(const Linear &by, const Rows &x, long row, long panel, const En
 
 template <int P, class End>
 inline void strip(const Linear &by, const Rows &x, long row, long rows, long panel, const End &end) {
-  const long most = in_bytes(by.kind) ? ROWS / 2 : ROWS;
+  const long most = BYTES && by.kind == INT8 ? ROWS / 2 : ROWS;
   for (long parts = (rows + most - 1) / most; parts > 0; parts--) {
     long m = (rows + parts - 1) / parts;
     switch (m) {

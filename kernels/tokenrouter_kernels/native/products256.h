@@ -3,58 +3,78 @@
 #pragma once
 
 #include "layers.h"
+#include "words.h"
 
 namespace tokenrouter {
 
 constexpr int SPAN_BYTES = 8192;  // of a panel: they and those that come next fill half of a first-level cache
 
+// How weights meet a row in float32.
+template <class T> struct ByFloats {
+  using Weight = T;
+  using Row = float;
+  using Sum = Floats;
+  static constexpr int DEPTH = 1;
+  static constexpr long LONGEST = 1L << 40;
+  static const Row *rows(const Rows &x) { return x.fp32; }
+  static Sum none() { return zeros(); }
+  static Floats weights(const Weight *at) { return load_weights(at); }
+  static Floats same(const Row *at) { return tokenrouter::same(*at); }
+  static Sum add(Floats x, Floats weight, Sum to) { return fmadd(x, weight, to); }
+  static Floats floats(Sum sum) { return sum; }
+};
+
 // M rows by V vectors of each of P panels, `size` weights apart, from `first` on, over `span` of K. What they are added to is added up first:
 // one long chain of additions would lose two digits. PART: which of PARTS of what comes next to ask for. A function of its own, since
 // together with others its sums do not stay in registers (GCC 12).
-template <class T, int M, int V, int P, int PART, int PARTS>
-__attribute__((noinline)) void products_of(const T *w, long size, const float *a, long stride, long span, int first, Floats (*sums)[M]) {
-  constexpr long STEP = PANEL * sizeof(T) / PARTS, FROM = (M == 1 ? AHEAD : SPAN_BYTES / 2) + PART * (SPAN_BYTES / PARTS);
-  Floats some[M][P * V];
+template <class By, int M, int V, int P, int PART, int PARTS>
+__attribute__((noinline)) void products_of(const typename By::Weight *w, long size, const typename By::Row *a, long stride, long span, int first,
+                                           Floats (*sums)[M]) {
+  constexpr long DEPTH = By::DEPTH, STEP = PANEL * DEPTH * sizeof(*w) / PARTS;
+  constexpr long FROM = (M == 1 ? AHEAD : SPAN_BYTES / 2) + PART * (SPAN_BYTES / PARTS);
+  typename By::Sum some[M][P * V];
   for (int m = 0; m < M; m++)
-    for (int v = 0; v < P * V; v++) some[m][v] = zeros();
-  for (long at = 0; at < span; at++) {
-    Floats weight[P * V];
+    for (int v = 0; v < P * V; v++) some[m][v] = By::none();
+  for (long at = 0; at < span / DEPTH; at++) {
+    decltype(By::weights(w)) weight[P * V];
     for (int p = 0; p < P; p++) {
       const char *next = (const char *)(w + p * size) + FROM + at * STEP;
       for (long byte = 0; byte < STEP; byte += 64) _mm_prefetch(next + byte, _MM_HINT_T0);
-      for (int v = 0; v < V; v++) weight[p * V + v] = load_weights(w + p * size + at * PANEL + (first + v) * WIDTH);
+      for (int v = 0; v < V; v++) weight[p * V + v] = By::weights(w + p * size + (at * PANEL + (first + v) * WIDTH) * DEPTH);
     }
     for (int m = 0; m < M; m++) {
-      const Floats one = same(a[m * stride + at]);
-      for (int v = 0; v < P * V; v++) some[m][v] = fmadd(one, weight[v], some[m][v]);
+      const auto one = By::same(a + m * stride + at * DEPTH);
+      for (int v = 0; v < P * V; v++) some[m][v] = By::add(one, weight[v], some[m][v]);
     }
   }
   for (int m = 0; m < M; m++)
     for (int p = 0; p < P; p++)
       for (int v = 0; v < V; v++) {
         Floats &sum = sums[p * vectors(1) + first + v][m];
-        sum = sum + some[m][p * V + v];
+        sum = sum + By::floats(some[m][p * V + v]);
       }
 }
 
 // M rows by P panels: sums [M][vectors(P)] of WIDTH outputs each.
-template <class T, int M, int P>
+template <class By, int M, int P>
 inline void products(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
   // One row has registers for both panels: two streams of weights come in faster than one.
   constexpr int Q = M == 1 ? P : 1, N = vectors(1), V = together(M, N), PARTS = (N + V - 1) / V;
   static_assert(PARTS == 1 || PARTS == 2);
-  constexpr long SPAN = SPAN_BYTES / (PANEL * sizeof(T));
+  using Weight = typename By::Weight;
+  constexpr long SPAN = SPAN_BYTES / (PANEL * sizeof(Weight));
+  static_assert(SPAN <= By::LONGEST && PANEL % By::DEPTH == 0);
   const long k = filled(by.k), size = k * PANEL;
-  const float *a = x.fp32 + row * x.stride;
+  const typename By::Row *a = By::rows(x) + row * x.stride;
   Floats of[vectors(P)][M];
   for (int v = 0; v < vectors(P); v++)
     for (int m = 0; m < M; m++) of[v][m] = zeros();
   for (int p = 0; p < P; p += Q) {
-    const T *w = (const T *)by.weight + (panel + p) * size;
+    const Weight *w = (const Weight *)by.weight + (panel + p) * size;
     for (long at = 0; at < k; at += SPAN) {
       const long span = SPAN < k - at ? SPAN : k - at;
-      products_of<T, M, V, Q, 0, PARTS>(w + at * PANEL, size, a + at, x.stride, span, 0, of + p * N);
-      if constexpr (PARTS == 2) products_of<T, M, N - V, Q, 1, PARTS>(w + at * PANEL, size, a + at, x.stride, span, V, of + p * N);
+      products_of<By, M, V, Q, 0, PARTS>(w + at * PANEL, size, a + at, x.stride, span, 0, of + p * N);
+      if constexpr (PARTS == 2) products_of<By, M, N - V, Q, 1, PARTS>(w + at * PANEL, size, a + at, x.stride, span, V, of + p * N);
     }
   }
   for (int m = 0; m < M; m++)
@@ -62,14 +82,16 @@ inline void products(const Linear &by, const Rows &x, long row, long panel, Floa
 }
 
 template <int M, int P> inline void products_bf16(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
-  products<uint16_t, M, P>(by, x, row, panel, sums);
+  products<ByFloats<uint16_t>, M, P>(by, x, row, panel, sums);
 }
 template <int M, int P> inline void products_fp32(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
-  products<float, M, P>(by, x, row, panel, sums);
+  products<ByFloats<float>, M, P>(by, x, row, panel, sums);
 }
 template <int M, int P> inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
-  products<int8_t, M, P>(by, x, row, panel, sums);
+  products<ByWords, M, P>(by, x, row, panel, sums);
   scale(by, panel, sums);
+  for (int m = 0; m < M; m++)
+    for (int v = 0; v < vectors(P); v++) sums[m][v] = sums[m][v] * same(x.scale[row + m]);
 }
 
 }  // namespace tokenrouter

@@ -1,5 +1,5 @@
 // WIDTH numbers at a time: a register of AVX-512 or of AVX2. What both can do has one name in vector512.h and vector256.h; but for
-// bytes.h the rest of the sources knows no instruction of either.
+// bytes.h and words.h the rest of the sources knows no instruction of either.
 //
 // `left` counts the lanes that are there: those from it on read as zeros (or as what is said), and are not written.
 #pragma once
@@ -14,6 +14,7 @@
 #endif
 #include "vector512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
+#define TOKENROUTER_WORDS 1  // int8 weights meet words of activations
 #include "vector256.h"
 #else
 #error "AVX2 with FMA, or AVX-512 with BW and VL, is needed"

@@ -78,8 +78,6 @@ inline Words unpack_high_64(Words x, Words y) { return _mm256_unpackhi_epi64(x, 
 inline Floats even_of(Words pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
 inline Floats odd_of(Words pairs) { return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000))); }
 
-inline Floats load_weights(const int8_t *at) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)at))); }
-
 inline Floats load_weights(const uint16_t *at) { return even_of(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)at))); }
 inline Floats load_weights(const float *at) { return load(at); }
 
