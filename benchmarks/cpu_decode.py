@@ -13,7 +13,7 @@ are waited for. Peers run in virtual environments of their own under the cache, 
 compiled, which takes minutes); one that cannot be installed is named and left out.
 
 Decode: tokens/s after the last prompt is read. First: ms until all requests have their first token. Medians; the spread is
-(largest - smallest) / median over the rounds. Ratio: to the best peer of as many bits a weight. Memory: of an engine's processes, what they
+(largest - smallest) / median over the rounds. Ratio: to the best peer of as many bits a weight, or, beside bfloat16, of more. Memory: of an engine's processes, what they
 share counted once, in millions of bytes. Agreement: of the first ids of all answers, those that are as the first engine's; two ways of rounding
 part sooner or later, and everything behind that counts as different.
 """
@@ -298,7 +298,7 @@ def show(engines: list[Engine], sizes: list[int]) -> None:
     by_name = {engine.name: engine for engine in engines}
     if len(engines) == 1:
         return
-    head_of_ratios = "\nratio to the best peer of as many bits: decode, then first token (above 1: ours is faster)"
+    head_of_ratios = "\nratio to the best peer of as many bits, or of more: decode, then first token (above 1: ours is faster)"
     print(f"{head_of_ratios}\n{'':14}{head}")
     for name, rivals in RIVALS.items():
         peers = [by_name[rival] for rival in rivals if rival in by_name]

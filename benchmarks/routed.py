@@ -112,7 +112,9 @@ def arguments() -> argparse.Namespace:
     if min(args.clients) < 1 or args.tokens < 2 or args.rounds < 1:
         parser.error("--clients and --rounds are 1 or more, --tokens 2 or more")
     if args.dtype != "bfloat16" and set(args.sides) & set(PEERS):
-        parser.error("other engines are given weights in bfloat16; leave them out of --sides")
+        parser.error(
+            "other engines hold the weights that ours has in bfloat16; leave them out of --sides"
+        )
     if args.quick:
         args.pair, args.policy, args.clients = ["demo"], ["p10"], [1, 4]
         args.tokens, args.rounds = 32, 1

@@ -108,8 +108,8 @@ def table(record: Record) -> str:
         lines.append(f"| {' | '.join(parts)} |")
     dates = sorted({cell.when for cell in record.cells if cell.when})
     when = " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
-    types = {side: kind for cell in record.cells for side, kind in cell.types.items()}
-    told = [f"{side} in {kind}" for side, kind in types.items() if kind != record.dtype]
+    types = dict.fromkeys(item for cell in record.cells for item in cell.types.items())
+    told = [f"{side} in {kind}" for side, kind in types if len(types) > 1 or kind != record.dtype]
     lines += ["", f"{', '.join([record.machine, record.dtype, *told])}; measured {when}."]
     if any(max(cell.others, default=0) > QUIET for cell in record.cells):
         lines[-1] += " Cells with a star were measured beside other work."

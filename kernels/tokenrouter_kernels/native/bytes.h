@@ -13,12 +13,15 @@ namespace tokenrouter {
 
 // Writes one row as bytes.
 inline void encode_bytes(const float *x, long n, const Rows &to, long row) {
-  __m512 top = _mm512_setzero_ps();
-  for (long at = 0; at < n; at += 16)
-    top = _mm512_max_ps(top, _mm512_abs_ps(_mm512_maskz_loadu_ps(mask_of(n - at), x + at)));
+  __m512 top = _mm512_setzero_ps(), bad = _mm512_setzero_ps();  // bad: zeros, or no number where x is none or infinite
+  for (long at = 0; at < n; at += 16) {
+    __m512 v = _mm512_maskz_loadu_ps(mask_of(n - at), x + at);
+    top = _mm512_max_ps(top, _mm512_abs_ps(v));
+    bad = _mm512_fmadd_ps(v, _mm512_setzero_ps(), bad);
+  }
   float largest = _mm512_reduce_max_ps(top);
   float scale = largest > 0 ? largest / 32767.0f : 1.0f;
-  to.scale[row] = scale;
+  to.scale[row] = scale + _mm512_reduce_add_ps(bad);
   __m512 by = _mm512_set1_ps(1.0f / scale);
   const __m512i zero = _mm512_set1_epi32(32768), byte = _mm512_set1_epi32(255);
   for (long at = 0; at < n; at += 16) {

@@ -11,12 +11,16 @@
 
 namespace tokenrouter {
 
-// Writes one row as words; what is filled up is zeros.
+// Writes one row as words. What is filled up may be anything: its weights are zeros.
 inline void encode_words(const float *x, long n, const Rows &to, long row) {
-  Floats top = zeros();
-  for (long at = 0; at < n; at += WIDTH) top = larger(top, absolute(load(x + at, n - at)));
+  Floats top = zeros(), bad = zeros();  // bad: zeros, or no number where x is none or infinite
+  for (long at = 0; at < n; at += WIDTH) {
+    const Floats v = load(x + at, n - at);
+    top = larger(top, absolute(v));
+    bad = fmadd(v, zeros(), bad);
+  }
   const float largest = largest_of(top), scale = largest > 0 ? largest / 32767.0f : 1.0f;
-  to.scale[row] = scale;
+  to.scale[row] = scale + sum_of(bad);
   const Floats by = same(1.0f / scale);
   int16_t *out = to.words + row * to.stride;
   for (long at = 0; at < n; at += WIDTH) {
