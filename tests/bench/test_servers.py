@@ -11,8 +11,9 @@ import pytest
 from tokenrouter.bench.servers import ended_by_signal
 
 BENCH = """
-import contextlib, subprocess, time
+import contextlib, signal, subprocess, time
 from tokenrouter.bench.servers import ended_by_signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's background
 with ended_by_signal(), contextlib.ExitStack() as stack:
     server = subprocess.Popen(["sleep", "600"], start_new_session=True)
     stack.callback(server.wait)
