@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--json", type=Path, help="write all figures here too")
     args = parser.parse_args()
-    packed = fetch()  # before engines are started, one after the other
+    packed = fetch()
     load = os.getloadavg()[0]
     print(f"{time.strftime('%d %b %Y')}, {os.cpu_count()} cores, load {load:.1f} at the start")
     engines: list[Engine] = []
@@ -81,9 +81,8 @@ def main() -> None:
         if not engines:
             sys.exit("no engine runs here")
         time.sleep(max(REST_S.get(base(engine.name), 0.0) for engine in engines))
-        for (
-            engine
-        ) in engines:  # starting is work too, and the first ones have been idle for minutes
+        # Starting is work too, and the first engines have been idle for minutes.
+        for engine in engines:
             again = {"requests": 1, "prompt": args.prompt, "tokens": AGAIN, "load": WARM}
             ask(engine.name, engine.process, again)
             time.sleep(REST_S.get(base(engine.name), 0.2))

@@ -82,8 +82,9 @@ def traced(token: int) -> Body:
 def type_of(peer: str) -> str:
     """Return the type that an engine is fastest with here, of those that hold the same weights.
 
-    Where the processor has no instruction for bfloat16, llama.cpp has no fast products in it, and has them in float16; vLLM's are
-    several times as fast in float32.
+    Without AVX-512, llama.cpp was faster in float16 than in bfloat16 with prompts and batches, and vLLM three times as fast in float32
+    with 16 requests (docs/performance.md). Where the processor has the instruction for bfloat16, no other type was tried; where it has
+    AVX-512 without it, none at all.
     """
     if has("avx512_bf16"):
         return "bfloat16"

@@ -21,7 +21,7 @@ from tokenrouter.runtime.reference import Reference
 TAUS = (1.2, 0.4, 2.5, 0.0)
 METADATA = ({}, {"tier": "paid"}, {"tier": 7.0}, {"tier": "free"})
 QUICK = settings(
-    max_examples=8,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     database=None,
