@@ -193,6 +193,14 @@ def test_a_rows_bits_depend_on_no_other_row_chunk_or_thread(saved, family, int8,
         torch.set_num_threads(threads)
 
 
+def test_threads_that_share_one_core_come_to_the_bits_of_one(saved):
+    command = [sys.executable, "-m", "tests.models.crowded", str(saved("llama"))]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+    assert done.stdout.split() == ["equal"], done.stderr
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_int8_model_is_the_model_of_its_rounded_weights(saved, family, dtype):

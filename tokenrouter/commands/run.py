@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -146,6 +147,10 @@ def run(args: argparse.Namespace) -> int:
 
     plan = read(args.plan)  # before what takes long to import
     request = _request(args, _prompt(args.prompt))
+
+    from tokenrouter.runtime.waiting import environment
+
+    os.environ.update(environment())  # before torch is imported, which reads it then
 
     from tokenrouter.server.alone import begin
     from tokenrouter.server.report import Reporter

@@ -20,6 +20,7 @@ import msgspec
 from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.logs import message_of
 from tokenrouter.runtime.settings import Boot, Settings
+from tokenrouter.runtime.waiting import environment
 from tokenrouter.runtime.workplace import Workplace
 
 log = logging.getLogger("tokenrouter")
@@ -78,6 +79,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=own,
                 stderr=own,
+                env=environment(),
             )
 
     def log(self, model: int) -> Path:

@@ -28,6 +28,7 @@ from tokenrouter.plan.structs import Plan
 from tokenrouter.runtime.model import ExtendOutput, Extension
 from tokenrouter.runtime.model.parallel import Group
 from tokenrouter.runtime.settings import Settings
+from tokenrouter.runtime.waiting import environment
 
 PATIENCE_S = 5.0  # for a process to end, once its end of a connection is gone
 SIZE = 4  # bytes of a frame's length
@@ -170,6 +171,7 @@ def _start(boot: RankBoot) -> subprocess.Popen[bytes]:
         [sys.executable, "-P", "-m", "tokenrouter.runtime.rank"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        env=environment(),
     )
     assert process.stdin is not None
     frame = msgspec.json.encode(boot)

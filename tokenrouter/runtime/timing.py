@@ -31,6 +31,7 @@ from tokenrouter.runtime.settings import Boot, Settings
 from tokenrouter.runtime.stepping import Answer, Order
 from tokenrouter.runtime.transport import FRONT_END, Sockets, endpoint, parse_for_front_end
 from tokenrouter.runtime.turns import in_turn
+from tokenrouter.runtime.waiting import environment
 
 CONTEXTS = (64, 512)  # tokens that a request has read
 PROMPTS = (16, 64, 256, 1024)  # tokens
@@ -74,6 +75,7 @@ class Worker:
             [sys.executable, "-P", "-m", "tokenrouter.runtime.stepping", str(boot), str(model)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=environment(),
         )
         self.dtype = ""
 
