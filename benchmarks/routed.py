@@ -1,11 +1,11 @@
 """The routed pair against the same policy over ordinary servers, by pair of models, policy and number of clients.
 
     python benchmarks/routed.py -o routed.json [--pair demo] [--policy p10] [--clients 8] [--tokens 128]
-                                [--sides baseline llama.cpp vllm] [--alone] [--quick] [--markdown FILE]
+                                [--sides baseline llama.cpp vllm] [--dtype bfloat16] [--alone] [--quick] [--markdown FILE]
 
 Beside the plan's server stand ordinary servers, one a model: our own (`trc bench --baseline`), llama.cpp's, and vLLM's. In front
 of each two is the same dispatcher, which asks for a token at a time, with prefix caching on. All read the same weights,
-ours in one type, others in that which they are fastest with (`engines/peers.py`). They are measured with the same requests in turn, each warm; the order turns round with every round.
+ours in one type, others in that which they are fastest with; where ours are int8, llama.cpp's are its Q8_0 (`engines/peers.py`). They are measured with the same requests in turn, each warm; the order turns round with every round.
 Servers stay up over all numbers of clients, and ordinary ones over all policies. An ordinary server has as many threads as it is
 fastest with (`threads_of`). What is measured
 is written down at once: the same command goes on where it was stopped, and a side that is named later gets the requests that others had. `--apart` measures one side after the other, with the
@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 from engines.peers import PEERS, Peer, cores, served, type_of
 from others import Others
-from routing.cases import ALONE, PAIRS, POLICIES, SIGNALS, source
+from routing.cases import ALONE, PAIRS, POLICIES, SIGNALS, WEIGHTS, source
 from routing.record import QUIET, Cell, Record, save, started, table
 
 from tokenrouter.bench import course, run, servers
@@ -52,9 +52,8 @@ CLIENTS = (1, 4, 8, 16)
 PROMPT = 96  # tokens
 WARM = 8  # tokens that each side writes before it is measured
 PROMPTS = 8  # by which engines are held to the same weights
-ALIKE = (
-    0.5  # of their next tokens at least, since two roundings part where two tokens are as likely
-)
+ALIKE = 0.5  # of their next tokens at least: two roundings part where two tokens are as likely
+ALIKE_IN_8_BITS = 0.25  # coarser roundings part more often; of other weights none would be the same
 REST_S = 3.0  # after a measurement: vLLM's processes look for more to do for a second
 NAMES = [*POLICIES, f"{ALONE}:small", f"{ALONE}:large"]
 ASK = Ask(temperature=0.0)
@@ -96,7 +95,7 @@ def arguments() -> argparse.Namespace:
     add("--clients", type=int, nargs="+", default=CLIENTS, metavar="N", help="at a time")
     add("--tokens", type=int, default=128, metavar="N", help="of an answer (%(default)s)")
     add("--rounds", type=int, default=2, metavar="R", help="of each cell (%(default)s)")
-    add("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="(%(default)s)")
+    add("--dtype", choices=WEIGHTS, default="bfloat16", help="of ours (%(default)s)")
     add("--windows", choices=("fixed", "adaptive", "off"), default="fixed", help="as of trc serve")
     add("--threads", type=int, help="of each model of ours (as trc serve has it)")
     add(
@@ -111,10 +110,12 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if min(args.clients) < 1 or args.tokens < 2 or args.rounds < 1:
         parser.error("--clients and --rounds are 1 or more, --tokens 2 or more")
-    if args.dtype != "bfloat16" and set(args.sides) & set(PEERS):
+    if args.dtype == "float32" and set(args.sides) & set(PEERS):
         parser.error(
             "other engines hold the weights that ours has in bfloat16; leave them out of --sides"
         )
+    if args.dtype == "int8" and "vllm" in args.sides:
+        parser.error("vllm is not measured in 8 bits; leave it out of --sides")
     if args.quick:
         args.pair, args.policy, args.clients = ["demo"], ["p10"], [1, 4]
         args.tokens, args.rounds = 32, 1
@@ -136,7 +137,7 @@ def lacking(cell: Cell, group: Sequence[str], args: argparse.Namespace) -> list[
                 f"{cell.pair} {cell.policy}, {cell.clients} clients: {side} was measured with {known} threads; name another file"
             )
         kind = cell.types.get(side, "bfloat16")
-        if side in PEERS and cell.runs.get(side) and kind != type_of(side):
+        if side in PEERS and cell.runs.get(side) and kind != type_of(side, args.dtype):
             raise SystemExit(
                 f"{cell.pair} {cell.policy}, {cell.clients} clients: {side} was measured in {kind}; name another file"
             )
@@ -169,7 +170,8 @@ def peers(
             context = PROMPT + args.tokens + 32
             most = 1 if single else max(args.clients)
             threads = threads_of(name, most, args)
-            made = served(name, models, clients=most, context=context, threads=threads)
+            kind = type_of(name, args.dtype)
+            made = served(name, models, kind=kind, clients=most, context=context, threads=threads)
             up = stack.enter_context(made)
             if up is not None:
                 found[name] = up
@@ -205,7 +207,7 @@ def measure(
                         if side != ROUTED:
                             cell.threads[side] = threads_of(side, cell.clients, args)
                         if side in PEERS:
-                            cell.types[side] = type_of(side)
+                            cell.types[side] = type_of(side, args.dtype)
                     cell.others.append(begun.cores())
                     cell.when = datetime.now(UTC).date().isoformat()
                     if cell.others[-1] > QUIET:
@@ -318,7 +320,8 @@ async def add_round(cell: Cell, own: Sequence[str], here: Course) -> None:
                 say(
                     f"{side}: {100 * cell.alike[side]:.0f} % of next tokens are as our own servers'"
                 )
-                if cell.alike[side] < ALIKE:
+                int8 = here.served.plan.models[0].quantize == "int8"
+                if cell.alike[side] < (ALIKE_IN_8_BITS if int8 else ALIKE):
                     raise SystemExit(f"{side} and our own servers do not have the same weights")
             for row in await bench.measure():
                 if row.runs[-1].failed:

@@ -4,7 +4,7 @@
                 prefixes kept, without the chat, sampling and grammar machinery that its own server runs for each request
     vllm        `vllm serve` of the CPU build, automatic prefix caching
 
-Each has the type of weights that it is fastest with on this processor (`type_of`). Each model has one server. Both are asked for the likeliest token by id; neither tells a signal, so policies that read one
+Each has the type of weights that it is fastest with on this processor, or of as many bits as ours have (`type_of`). Each model has one server. Both are asked for the likeliest token by id; neither tells a signal, so policies that read one
 have no such side.
 """
 
@@ -32,6 +32,7 @@ from tokenrouter_kernels.native.build import has
 from tokenrouter.bench.http import BenchError, Http
 
 PEERS = ("llama.cpp", "vllm")
+KINDS = {"bfloat16": Kind.BF16, "float16": Kind.F16, "Q8_0": Kind.Q8_0}  # of llama.cpp's files
 POOL = 1 << 28  # bytes at least
 READY_S = 600.0  # vLLM compiles its model first
 LOCAL = "127.0.0.1"
@@ -79,13 +80,15 @@ def traced(token: int) -> Body:
     return {"choices": [{"route": {"trace": [{"id": token, "signals": {}}]}}]}
 
 
-def type_of(peer: str) -> str:
-    """Return the type that an engine is fastest with here, of those that hold the same weights.
+def type_of(peer: str, own: str) -> str:
+    """Return the type that an engine is measured in beside a type of ours: beside int8 the one of as many bits, else the fastest here of those that hold the same weights.
 
     Without AVX-512, llama.cpp was faster in float16 than in bfloat16 with prompts and batches, and vLLM three times as fast in float32
     with 16 requests (docs/performance.md). Where the processor has the instruction for bfloat16, no other type was tried; where it has
     AVX-512 without it, none at all.
     """
+    if own == "int8":
+        return {"llama.cpp": "Q8_0"}[peer]
     if has("avx512_bf16"):
         return "bfloat16"
     return {"llama.cpp": "float16", "vllm": "float32"}[peer]
@@ -93,9 +96,9 @@ def type_of(peer: str) -> str:
 
 @contextlib.contextmanager
 def served(
-    peer: str, uses: Sequence[str], *, clients: int, context: int, threads: int
+    peer: str, uses: Sequence[str], *, kind: str, clients: int, context: int, threads: int
 ) -> Iterator[list[Peer] | None]:
-    """Give one server a model, up until the end of the block; None where the engine cannot be had."""
+    """Give one server a model, with weights of a kind (`type_of`), up until the end of the block; None where the engine cannot be had."""
     program = python_of(LLAMA if peer == "llama.cpp" else VLLM)
     if program is None:
         yield None
@@ -105,50 +108,52 @@ def served(
         for at, use in enumerate(uses):
             port = free_port()
             if peer == "llama.cpp":
-                command = llama_command(program, use, port, clients, context, threads)
+                command = llama_command(program, use, kind, port, clients, context, threads)
                 environment: dict[str, str] = {}
             else:
-                command = vllm_command(program, use, port, clients, context)
+                command = vllm_command(program, use, kind, port, clients, context)
                 environment = vllm_environment(program, at, threads)
             process = Process(f"{peer} with {use}", command, environment, port)
             stack.callback(process.close)
             started.append(process)
         for process in started:
             process.wait()
-        kind = LlamaCpp if peer == "llama.cpp" else Vllm
-        yield [kind(Http(process.url)) for process in started]
+        own = LlamaCpp if peer == "llama.cpp" else Vllm
+        yield [own(Http(process.url)) for process in started]
 
 
 def llama_command(
-    python: Path, use: str, port: int, clients: int, context: int, threads: int
+    python: Path, use: str, kind: str, port: int, clients: int, context: int, threads: int
 ) -> list[str]:
     """Return how llama.cpp is started."""
     sizes = map(str, (port, clients, context, threads))
     return [
         str(python),
         str(Path(__file__).parent / "serve_llama_cpp.py"),
-        str(gguf_of(use, Kind.F16 if type_of("llama.cpp") == "float16" else Kind.BF16)),
+        str(gguf_of(use, KINDS[kind])),
         *sizes,
     ]
 
 
-def vllm_command(python: Path, use: str, port: int, clients: int, context: int) -> list[str]:
+def vllm_command(
+    python: Path, use: str, kind: str, port: int, clients: int, context: int
+) -> list[str]:
     """Return how vLLM's server is started: as a module, since its command asks for metadata that the CPU build has not."""
     model = directory_of(use)
     return [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
-        *("--host", LOCAL, "--port", str(port), "--dtype", type_of("vllm")),
+        *("--host", LOCAL, "--port", str(port), "--dtype", kind),
         *("--max-model-len", str(context), "--max-num-seqs", str(clients)),
         # Of 32 tokens, the least its attention has; of 128, the default here, prefixes are known too rarely.
         *("--block-size", "32", "--enable-prefix-caching"),
-        *("--kv-cache-memory-bytes", str(vllm_pool(model, clients, context))),
+        *("--kv-cache-memory-bytes", str(vllm_pool(model, kind, clients, context))),
         *("--disable-log-stats", "--disable-uvicorn-access-log"),
     ]
 
 
-def vllm_pool(model: Path, clients: int, context: int) -> int:
+def vllm_pool(model: Path, kind: str, clients: int, context: int) -> int:
     """Return the bytes for keys and values of twice the tokens that are served at a time: vLLM takes them all at once."""
-    number = 4 if type_of("vllm") == "float32" else 2
+    number = 4 if kind == "float32" else 2
     shape = json.loads((model / "config.json").read_text(encoding="utf-8"))
     heads = shape["num_hidden_layers"] * shape["num_key_value_heads"]
     token = 2 * number * heads * shape["head_dim"]

@@ -22,9 +22,14 @@ PAIRS = {
     "0.6b+4b": Pair("dummy:qwen3-0.6b", "dummy:qwen3-4b", 6.8, 7.3),
 }
 MODELS = """route 1
-model small {{ use "{small}"  dtype {dtype}  cost 1 }}
-model large {{ use "{large}"  dtype {dtype}  cost {cost} }}
+model small {{ use "{small}"  {weights}  cost 1 }}
+model large {{ use "{large}"  {weights}  cost {cost} }}
 """
+WEIGHTS = {  # by `--dtype`: what a model's block says
+    "bfloat16": "dtype bfloat16",
+    "float32": "dtype float32",
+    "int8": "dtype bfloat16  quantize int8",
+}
 BY_CHANCE = """
 policy by_chance {{
   start small
@@ -77,9 +82,9 @@ SIGNALS = {"stitch"}  # read what other engines do not tell
 
 
 def source(pair: str, policy: str, dtype: str) -> str:
-    """Return the text of a policy over a pair."""
+    """Return the text of a policy over a pair, with weights of a kind (`WEIGHTS`)."""
     models = PAIRS[pair]
-    lines = MODELS.format(**models._asdict(), dtype=dtype).splitlines()
+    lines = MODELS.format(**models._asdict(), weights=WEIGHTS[dtype]).splitlines()
     if not policy.startswith(f"{ALONE}:"):
         text = POLICIES[policy]
         return "\n".join(lines) + (
