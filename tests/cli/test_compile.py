@@ -107,6 +107,23 @@ def test_sizes_are_read_as_people_write_them(bench, tmp_path):
         assert read(tmp_path / "p.json").memory.budget_bytes == value
 
 
+def test_pools_that_hold_less_than_the_models_read_are_told(bench, tmp_path, capsys):
+    policy, out = write(bench, "demo", bench.text(example("demo"))), tmp_path / "p.json"
+    assert trc("compile", policy, "-o", out) == 0
+    assert "KV pools" not in capsys.readouterr().err
+    models = read(out).models
+    token = sum(model.kv_bytes_per_token for model in models)
+
+    assert trc("compile", policy, "-o", out, "--kv-budget", f"{64 * token}") == 0
+
+    [*_, line] = capsys.readouterr().err.splitlines()
+    context = min(model.context for model in models)
+    assert line == (
+        f"{out}: a request may have 65 tokens, prompt and answer together: the KV pools hold no more, "
+        f"where the models read {context}; `--kv-budget` makes them larger"
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "status", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
     from tokenrouter.compiler.emit import Tuning
     from tokenrouter.dsl.render import print_diagnostics
     from tokenrouter.plan.io import encode, write
+    from tokenrouter.plan.show import narrowed
 
     given, traces = _given(args.assume)
     tuning = Tuning(args.max_active, args.max_wait_ms, args.kv_budget, given)
@@ -113,6 +115,8 @@ def _plan(resolved: Resolved, args: argparse.Namespace) -> str:
         write(plan, args.output)
         names = ", ".join(model.name for model in plan.models)
         print(f"{args.output}: policy {plan.policy} over {names}; program {plan.program_hash[:16]}")
+        if bound := narrowed(plan):
+            print(f"{args.output}: {bound}; `--kv-budget` makes them larger", file=sys.stderr)
     return encode(plan)
 
 

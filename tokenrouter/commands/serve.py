@@ -206,6 +206,7 @@ def _serve(args: argparse.Namespace) -> int:
     from msgspec.structs import replace
 
     from tokenrouter.models.tokenizer import TextTokenizer
+    from tokenrouter.plan.show import narrowed
     from tokenrouter.runtime import logs
     from tokenrouter.runtime.client import Client
     from tokenrouter.runtime.python_heads import refuse_python
@@ -218,6 +219,8 @@ def _serve(args: argparse.Namespace) -> int:
     device = chosen(args.device)
     if device == "cuda":
         plan = fitted(plan, args.dtype)
+    if bound := narrowed(plan):
+        _log.info(bound)
     spans = _spans(plan, args.name or plan.policy) if args.otel else None
     base = args.plan.resolve().parent
     # Out of the environment, so that no process that is started from here on can tell it.

@@ -174,6 +174,18 @@ def _windows(plan: Plan) -> Iterator[str]:
     )
 
 
+def narrowed(plan: Plan) -> str | None:
+    """Return what a request may have where the KV pools hold less than the context that all models read; None where they do not."""
+    context = min(model.context for model in plan.models)
+    most = plan.memory.capacity_tokens + 1  # the last token is never read
+    if most >= context:
+        return None
+    return (
+        f"a request may have {most} tokens, prompt and answer together: the KV pools hold no more, "
+        f"where the models read {context}"
+    )
+
+
 def runs(row: list[int]) -> str:
     """Return a row of windows as runs of equal entries, `1 at N=1..12, 2 at N=13`; a long one at some N only."""
     parts, begin = [], 0
