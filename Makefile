@@ -4,15 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check format golden soak bench clean neovim chromium editors
+.PHONY: demo test check format golden soak bench clean compiler neovim chromium editors
 
 demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one question
 	$(BIN)/python tools/demo.py
 
-test: check neovim chromium editors  ## the gate: static checks, then every test that is not slow and needs no GPU
+test: check compiler neovim chromium editors  ## the gate: static checks, then every test that is not slow and needs no GPU
 	$(BIN)/python -m pytest -q -m "not gpu and not slow"
 
-neovim:  ## the editor that tests/lsp drives, where it is missing and can be installed
+compiler:  ## what the kernels of tests/kernels and tests/models are compiled with, where it is missing and can be installed
+	@sh tools/compiler.sh
+
+neovim:  ## the editor that tests/lsp drives, likewise
 	@sh tools/neovim.sh
 
 editors: $(VENV)/.ready  ## Node, and what the extension for VS Code is built with, likewise

@@ -85,6 +85,7 @@ def teacher():
 
 
 @pytest.mark.demo
+@pytest.mark.slow  # the gate's tests/e2e/test_demo_pair.py holds what the same two write to each other
 def test_the_teacher_computes_what_transformers_makes_of_its_file(teacher):
     from transformers import AutoModelForCausalLM, GgufConfig
     from transformers.utils import logging

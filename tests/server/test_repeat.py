@@ -96,8 +96,15 @@ def test_a_prompt_as_long_as_the_context_is_scored_over_http_and_in_process(tmp_
     engine.check_integrity()
 
 
-@pytest.mark.parametrize("prompt", [HARD, PROMPTS[1] * 6], ids=["short", "long"])
-@pytest.mark.parametrize("logprobs", [None, 2])
+@pytest.mark.parametrize(
+    ("prompt", "logprobs"),
+    [
+        pytest.param(HARD, None, id="short"),
+        pytest.param(PROMPTS[1] * 6, 2, id="long, logprobs"),
+        pytest.param(HARD, 2, id="short, logprobs", marks=pytest.mark.slow),
+        pytest.param(PROMPTS[1] * 6, None, id="long", marks=pytest.mark.slow),
+    ],
+)
 def test_a_greedy_request_is_the_same_to_the_bit_cold_warm_alone_and_in_a_crowd(
     tight, prompt, logprobs
 ):
