@@ -2,7 +2,7 @@
 //
 // Who waits looks on for some microseconds, which is what a balanced barrier takes; then it lets others have its core between
 // two looks, and at last it sleeps. Where another process wants a core too, the thread that is missing may stand behind it, or
-// behind the very thread that waits: one that only looks on would keep it there for milliseconds, at each of the hundred barriers of a step.
+// behind the very thread that waits: one that only looks on would keep it there for milliseconds, at each of the barriers of each layer.
 #pragma once
 
 #include <atomic>
