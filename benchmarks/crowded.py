@@ -3,8 +3,7 @@
     python benchmarks/crowded.py [PLAN] [--clients 4] [--busy 1] [--rounds 3]
 
 The demo pair under `p10` of `routed.py` where no plan is named. `trc bench` measures the plan in turn beside nothing and beside
-programs that want a core each, all the time: tokens/s and the gaps between tokens, medians and ranges over rounds. With two cores
-and one such program, two thirds to three quarters of the machine are left at best.
+programs that want a core each, all the time: tokens/s and the gaps between tokens, medians and ranges over rounds.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=1, metavar="K", help="programs (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, metavar="R", help="(%(default)s)")
     args = parser.parse_args()
+    if min(args.clients, args.busy, args.rounds) < 1:
+        parser.error("--clients, --busy and --rounds are 1 or more")
     found: dict[int, list[tuple[float, float]]] = {0: [], args.busy: []}
     with tempfile.TemporaryDirectory() as directory:
         plan = args.plan or compiled(Path(directory))

@@ -1,6 +1,6 @@
 """How long threads that wait for each other look on before they sleep, in processes that run models.
 
-Torch's threads are libgomp's, which by itself looks on for milliseconds. Where another process wants one of the cores too, the
+Torch's threads are libgomp's, which by itself looks on far longer. Where another process wants one of the cores too, the
 thread that is missing stands behind it, and one that looks on keeps the kernel from moving it to the core that has nothing to do:
 a step then takes time slices of milliseconds for each of its parallel loops. The compiled kernels do likewise
 (`tokenrouter_kernels/native/team.h`).
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-LOOKS = "2000"  # some 30 to 100 microseconds, by the processor
+LOOKS = "2000"  # each with a pause of the processor
 OWN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # by which a user says how long
 
 
