@@ -19,6 +19,7 @@ namespace tokenrouter {
 constexpr long CHUNK = 256;  // positions
 constexpr long TURNED = 64;  // positions that are turned together
 constexpr int TILE = 6;      // queries at a time
+constexpr long KEYS_AHEAD = 24;  // positions, that are asked for before they are read
 
 // What keys and values are made of; LANES: elements that are loaded together, WORD: elements of 32 bits.
 struct Narrow : Bfloats {
@@ -68,8 +69,40 @@ struct Room {
 
 inline long room_size(long width) { return CHUNK * width + TILE * CHUNK; }
 
+// Lets each of Q rows meet each of V columns, in the order that registers hold: all rows and a column, or all columns and a row.
+template <int Q, int EACH, int V, class Row, class Column, class Meet>
+__attribute__((always_inline)) inline void meet(const Row &row, const Column &column, const Meet &met) {
+  if constexpr (rows_stay(Q, EACH, V)) {
+    decltype(row(0)) rows[Q];
+    for (int i = 0; i < Q; i++) rows[i] = row(i);
+    for (int v = 0; v < V; v++) {
+      const auto one = column(v);
+      for (int i = 0; i < Q; i++) met(i, v, rows[i], one);
+    }
+  } else {
+    decltype(column(0)) columns[V];
+    for (int v = 0; v < V; v++) columns[v] = column(v);
+    for (int i = 0; i < Q; i++) {
+      const auto one = row(i);
+      for (int v = 0; v < V; v++) met(i, v, one, columns[v]);
+    }
+  }
+}
+
 // Turns the keys of WIDTH positions from `begin`, of which those from `end` on repeat the last.
-template <class E> inline void turn_keys(const Context<E> &in, long begin, long end, float *out) {
+//
+// Contexts come from memory, and the processor cannot guess where the next page lies. So the values of these positions are asked for, and the
+// keys of some further on, as far as they lie before `last`.
+template <class E> inline void turn_keys(const Context<E> &in, long begin, long end, long last, float *out) {
+  constexpr long LINE = 64 / sizeof(typename E::Element);
+  auto slot = [&](long at) { return in.slots[at < last ? at : last - 1] * in.stride; };
+  for (int i = 0; i < WIDTH; i++) {
+    const auto *keys = in.keys + slot(begin + KEYS_AHEAD + i), *values = in.values + slot(begin + i);
+    for (long at = 0; at < in.width; at += LINE) {
+      _mm_prefetch((const char *)(keys + at), _MM_HINT_T0);
+      _mm_prefetch((const char *)(values + at), _MM_HINT_T0);
+    }
+  }
   const typename E::Element *key[WIDTH];
   for (int i = 0; i < WIDTH; i++) key[i] = in.keys + in.slots[begin + i < end ? begin + i : end - 1] * in.stride;
   auto turn = [&](long word, long n, auto four_of) {
@@ -90,20 +123,15 @@ template <class E> inline void turn_keys(const Context<E> &in, long begin, long 
 
 // Scores of Q queries and N vectors of turned keys, as many of them together as registers hold.
 template <int Q, int N> inline void score(const Query *query, long width, const float *keys, float *scores) {
-  constexpr int V = together(Q, N);
+  constexpr int V = together(Q, 1, N);
   Floats sums[Q][V];
   for (int i = 0; i < Q; i++)
     for (int v = 0; v < V; v++) sums[i][v] = zeros();
   const float *q[Q];
   for (int i = 0; i < Q; i++) q[i] = query[i].q;
-  for (long d = 0; d < width; d++) {
-    Floats key[V];
-    for (int v = 0; v < V; v++) key[v] = load(keys + d * TURNED + WIDTH * v);
-    for (int i = 0; i < Q; i++) {
-      const Floats one = same(q[i][d]);
-      for (int v = 0; v < V; v++) sums[i][v] = fmadd(one, key[v], sums[i][v]);
-    }
-  }
+  for (long d = 0; d < width; d++)
+    meet<Q, 1, V>([&](int i) { return same(q[i][d]); }, [&](int v) { return load(keys + d * TURNED + WIDTH * v); },
+                  [&](int i, int v, Floats one, Floats key) { sums[i][v] = fmadd(one, key, sums[i][v]); });
   for (int i = 0; i < Q; i++)
     for (int v = 0; v < V; v++) store(scores + i * CHUNK + WIDTH * v, sums[i][v]);
   if constexpr (V < N) score<Q, N - V>(query, width, keys + WIDTH * V, scores + WIDTH * V);
@@ -125,13 +153,16 @@ inline void weigh(float *scores, long from, long to, float *part) {
 }
 
 // Adds up N vectors, as many of them together as registers hold, of the weighted values of Q queries, from the element `first` of a head.
-template <class E, int Q, int N>
+// WHOLE: none of them reaches beyond the head.
+template <class E, int Q, int N, bool WHOLE>
 inline void add_up(const Context<E> &in, long begin, const Query *query, const float *scores, long first) {
-  constexpr int V = together(Q * E::SUMS_EACH, N);
+  constexpr int V = together(Q, E::SUMS_EACH, N);
   typename E::Sum sums[Q][V];
-  auto value = [&](long at, int c) {
-    return E::load(in.values + in.slots[begin + at] * in.stride + first + E::LANES * c, in.width - first - E::LANES * c);
-  };
+  const int32_t *slots = in.slots + begin;
+  const typename E::Element *values = in.values + first;
+  const long stride = in.stride, left = in.width - first;  // not to be read anew for each position
+  auto value = [&](long at, int v) { return E::load(values + slots[at] * stride + E::LANES * v, WHOLE ? E::LANES : left - E::LANES * v); };
+  auto weight = [&](int i, long at) { return same(scores[i * CHUNK + at]); };
   // What only some of the queries see is added to these alone: a number beyond float32 must not meet the others' weights of 0.
   long all = query[0].from, none = query[0].to;
   for (int i = 1; i < Q; i++) {
@@ -139,20 +170,18 @@ inline void add_up(const Context<E> &in, long begin, const Query *query, const f
     if (query[i].to < none) none = query[i].to;
   }
   if (none <= all) all = none = CHUNK;
-  auto alone = [&](int i, long at, long to) {
+  auto alone = [&](int i, long at, long to) __attribute__((always_inline)) {  // a call would keep the sums out of registers
     for (; at < to; at++)
-      for (int v = 0; v < V; v++) sums[i][v].add(same(scores[i * CHUNK + at]), value(at, v));
+      for (int v = 0; v < V; v++) sums[i][v].add(weight(i, at), value(at, v));
   };
   for (int i = 0; i < Q; i++) alone(i, query[i].from, query[i].to < all ? query[i].to : all);
   for (long at = all; at < none; at++)
-    for (int v = 0; v < V; v++) {
-      const auto here = value(at, v);
-      for (int i = 0; i < Q; i++) sums[i][v].add(same(scores[i * CHUNK + at]), here);
-    }
+    meet<Q, E::SUMS_EACH, V>([&](int i) { return weight(i, at); }, [&](int v) { return value(at, v); },
+                             [&](int i, int v, Floats by, const auto &here) { sums[i][v].add(by, here); });
   for (int i = 0; i < Q; i++) alone(i, none, query[i].to);
   for (int i = 0; i < Q; i++)
     for (int v = 0; v < V; v++) sums[i][v].store(query[i].part + 16 + first + E::LANES * v);
-  if constexpr (V < N) add_up<E, Q, N - V>(in, begin, query, scores, first + E::LANES * V);
+  if constexpr (V < N) add_up<E, Q, N - V, WHOLE>(in, begin, query, scores, first + E::LANES * V);
 }
 
 // Which positions [least, most) of a chunk some queries see, and what is left to do for it.
@@ -169,7 +198,7 @@ inline void attend_tile(const Context<E> &in, const Span &span, const Query *que
     float *scores = room.scores + at;
     const long end = span.most - at < TURNED ? span.most : at + TURNED;
     for (long some = at < span.least ? span.least / WIDTH * WIDTH : at; span.first && some < end; some += WIDTH)
-      turn_keys(in, span.begin + some, span.begin + end, keys + some - at);
+      turn_keys(in, span.begin + some, span.begin + end, span.begin + span.most, keys + some - at);
     switch ((end - at + 15) / 16) {
       case 1: score<Q, 1 * SIXTEEN>(query, in.width, keys, scores); break;
       case 2: score<Q, 2 * SIXTEEN>(query, in.width, keys, scores); break;
@@ -179,11 +208,18 @@ inline void attend_tile(const Context<E> &in, const Span &span, const Query *que
   }
   for (int i = 0; i < Q; i++) weigh(room.scores + i * CHUNK, query[i].from, query[i].to, query[i].part);
   constexpr int SOME = E::LANES < 16 ? 16 : E::LANES, N = SOME / E::LANES, MOST = 64 / SOME;
-  for (long first = 0; first < in.width; first += 64) switch ((in.width - first + SOME - 1) / SOME) {
-    case 1: add_up<E, Q, N>(in, span.begin, query, room.scores, first); break;
-    case 2: add_up<E, Q, 2 * N>(in, span.begin, query, room.scores, first); break;
-    case 3: add_up<E, Q, N * (MOST < 3 ? MOST : 3)>(in, span.begin, query, room.scores, first); break;
-    default: add_up<E, Q, N * MOST>(in, span.begin, query, room.scores, first); break;
+  for (long first = 0; first < in.width; first += 64) {
+    const long left = in.width - first;
+    if (left >= 64) {
+      add_up<E, Q, N * MOST, true>(in, span.begin, query, room.scores, first);
+      continue;
+    }
+    switch ((left + SOME - 1) / SOME) {
+      case 1: add_up<E, Q, N, false>(in, span.begin, query, room.scores, first); break;
+      case 2: add_up<E, Q, 2 * N, false>(in, span.begin, query, room.scores, first); break;
+      case 3: add_up<E, Q, N * (MOST < 3 ? MOST : 3), false>(in, span.begin, query, room.scores, first); break;
+      default: add_up<E, Q, N * MOST, false>(in, span.begin, query, room.scores, first); break;
+    }
   }
 }
 

@@ -19,7 +19,7 @@ constexpr bool BYTES = false, WORDS = true;
 #else
 constexpr bool BYTES = false, WORDS = false;
 #endif
-constexpr int BF16_DEPTH = WIDTH == 16 ? 2 : 1, INT8_DEPTH = BYTES ? 4 : WORDS ? 2 : 1;  // neighbours in K that lie together
+constexpr int BF16_DEPTH = 2, INT8_DEPTH = BYTES ? 4 : WORDS ? 2 : 1;  // neighbours in K that lie together
 
 constexpr int vectors(int panels) { return panels * PANEL / WIDTH; }  // of outputs
 inline long filled(long n) { return (n + PANEL - 1) / PANEL * PANEL; }

@@ -2,7 +2,7 @@
 // multiplied faster.
 //
 // A weight [N, K] lies in panels of 32 outputs, K filled up with zeros to a multiple of 32:
-//     [N / 32][K][32]      in AVX-512 bfloat16 [N / 32][K / 2][32][2]; int8, where it meets bytes, [N / 32][K / 4][32][4], words [N / 32][K / 2][32][2]
+//     [N / 32][K][32]      bfloat16 [N / 32][K / 2][32][2]; int8, where it meets bytes, [N / 32][K / 4][32][4], words [N / 32][K / 2][32][2]
 // so that a vector holds as many outputs by 1 (2, 4) neighbours in K.
 //
 // int8 weights are turned into float32 as they are read, or meet bytes (bytes.h) or words (words.h). What is lost is their rounding.

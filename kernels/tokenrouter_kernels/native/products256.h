@@ -2,6 +2,8 @@
 // of K that it stays in the first-level cache for the panel's other vectors.
 #pragma once
 
+#include <type_traits>
+
 #include "layers.h"
 #include "words.h"
 
@@ -9,19 +11,25 @@ namespace tokenrouter {
 
 constexpr int SPAN_BYTES = 8192;  // of a panel: they and those that come next fill half of a first-level cache
 
-// How weights meet a row in float32.
-template <class T> struct ByFloats {
-  using Weight = T;
+// How weights meet a row. Of what lies together in K, TURNS are multiplied one after the other.
+struct ByFloats {
+  using Weight = float;
   using Row = float;
   using Sum = Floats;
-  static constexpr int DEPTH = 1;
+  static constexpr int DEPTH = 1, TURNS = 1;
   static constexpr long LONGEST = 1L << 40;
   static const Row *rows(const Rows &x) { return x.fp32; }
   static Sum none() { return zeros(); }
-  static Floats weights(const Weight *at) { return load_weights(at); }
+  static Floats weights(const Weight *at, int) { return load(at); }
   static Floats same(const Row *at) { return tokenrouter::same(*at); }
   static Sum add(Floats x, Floats weight, Sum to) { return fmadd(x, weight, to); }
   static Floats floats(Sum sum) { return sum; }
+};
+
+struct ByBfloats : ByFloats {
+  using Weight = uint16_t;
+  static constexpr int DEPTH = 2, TURNS = 2;
+  static Floats weights(const Weight *at, int turn) { return turn == 0 ? even_of(load_words(at)) : odd_of(load_words(at)); }
 };
 
 // M rows by V vectors of each of P panels, `size` weights apart, from `first` on, over `span` of K. What they are added to is added up first:
@@ -36,16 +44,24 @@ __attribute__((noinline)) void products_of(const typename By::Weight *w, long si
   for (int m = 0; m < M; m++)
     for (int v = 0; v < P * V; v++) some[m][v] = By::none();
   for (long at = 0; at < span / DEPTH; at++) {
-    decltype(By::weights(w)) weight[P * V];
     for (int p = 0; p < P; p++) {
       const char *next = (const char *)(w + p * size) + FROM + at * STEP;
       for (long byte = 0; byte < STEP; byte += 64) _mm_prefetch(next + byte, _MM_HINT_T0);
-      for (int v = 0; v < V; v++) weight[p * V + v] = By::weights(w + p * size + (at * PANEL + (first + v) * WIDTH) * DEPTH);
     }
-    for (int m = 0; m < M; m++) {
-      const auto one = By::same(a + m * stride + at * DEPTH);
-      for (int v = 0; v < P * V; v++) some[m][v] = By::add(one, weight[v], some[m][v]);
-    }
+    auto turn = [&](auto of) __attribute__((always_inline)) {  // as a loop it would be unrolled too late for the sums to stay in registers
+      decltype(By::weights(w, of)) weight[P * V];
+      for (int p = 0; p < P; p++)
+        for (int v = 0; v < V; v++) {
+          const auto one = By::weights(w + p * size + (at * PANEL + (first + v) * WIDTH) * DEPTH, of);
+          weight[p * V + v] = M > 1 ? held(one) : one;
+        }
+      for (int m = 0; m < M; m++) {
+        const auto one = By::same(a + m * stride + at * DEPTH + of);
+        for (int v = 0; v < P * V; v++) some[m][v] = By::add(one, weight[v], some[m][v]);
+      }
+    };
+    turn(std::integral_constant<int, 0>());
+    if constexpr (By::TURNS == 2) turn(std::integral_constant<int, 1>());
   }
   for (int m = 0; m < M; m++)
     for (int p = 0; p < P; p++)
@@ -82,10 +98,10 @@ inline void products(const Linear &by, const Rows &x, long row, long panel, Floa
 }
 
 template <int M, int P> inline void products_bf16(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
-  products<ByFloats<uint16_t>, M, P>(by, x, row, panel, sums);
+  products<ByBfloats, M, P>(by, x, row, panel, sums);
 }
 template <int M, int P> inline void products_fp32(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
-  products<ByFloats<float>, M, P>(by, x, row, panel, sums);
+  products<ByFloats, M, P>(by, x, row, panel, sums);
 }
 template <int M, int P> inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][vectors(P)]) {
   products<ByWords, M, P>(by, x, row, panel, sums);

@@ -31,6 +31,16 @@ constexpr int together(int rows, int n) {
   return (n + parts - 1) / parts;
 }
 
+// Likewise where a row has `each` sums of what comes together, and the rows' numbers may stay in registers instead (`rows_stay`).
+constexpr bool rows_stay(int rows, int each, int most) { return rows + each <= each * most + 1; }
+constexpr int together(int rows, int each, int n) {
+  int most = n;
+  while (most > 1 && each * rows * most + (rows_stay(rows, each, most) ? rows + each : each * most + 1) > REGISTERS) most--;
+  while (most > 1 && each * rows * most > SUMS) most--;
+  const int parts = (n + most - 1) / most;
+  return (n + parts - 1) / parts;
+}
+
 inline float from_bf16(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
   float out;

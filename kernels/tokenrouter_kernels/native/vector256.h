@@ -74,12 +74,16 @@ inline Words unpack_high_32(Words x, Words y) { return _mm256_unpackhi_epi32(x, 
 inline Words unpack_low_64(Words x, Words y) { return _mm256_unpacklo_epi64(x, y); }
 inline Words unpack_high_64(Words x, Words y) { return _mm256_unpackhi_epi64(x, y); }
 
+// The same, in a register from here on. GCC would read weights anew for each row, which takes up to half as long again, and all rows before
+// it multiplies the first, and then has no registers left for the sums.
+template <class T> inline T held(T x) {
+  __asm__("" : "+x"(x));
+  return x;
+}
+
 // Of pairs of bfloat16 the even ones are one shift away from float32, the odd ones one mask.
 inline Floats even_of(Words pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
 inline Floats odd_of(Words pairs) { return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000))); }
-
-inline Floats load_weights(const uint16_t *at) { return even_of(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)at))); }
-inline Floats load_weights(const float *at) { return load(at); }
 
 // Rounds to the nearest, ties to even.
 inline void store_bf16(uint16_t *at, Floats x, long left) {
@@ -103,7 +107,7 @@ struct Bfloats {
       for (long i = 0; i < left; i++) all[i] = at[i];
       at = all;
     }
-    return load_weights(at);
+    return even_of(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)at)));
   }
   struct Sum {
     Floats all = zeros();

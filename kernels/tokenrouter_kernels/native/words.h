@@ -34,21 +34,17 @@ struct ByWords {
   using Weight = int8_t;
   using Row = int16_t;
   using Sum = Words;
-  static constexpr int DEPTH = 2;
+  static constexpr int DEPTH = 2, TURNS = 1;
   static constexpr long LONGEST = 0x7fffffff / (127 * 32768);  // span of K whose sums cannot overflow
   static const Row *rows(const Rows &x) { return x.words; }
   static Sum none() { return _mm256_setzero_si256(); }
-  static Words weights(const Weight *at) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)at)); }
+  static Words weights(const Weight *at, int) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)at)); }
   static Words same(const Row *at) {
     int32_t pair;
     __builtin_memcpy(&pair, at, 4);
     return _mm256_set1_epi32(pair);
   }
-  static Sum add(Words x, Words weight, Sum to) {
-    to = _mm256_add_epi32(to, _mm256_madd_epi16(x, weight));
-    __asm__("" : "+x"(to));  // or GCC reads all rows first, and has no registers left for the sums
-    return to;
-  }
+  static Sum add(Words x, Words weight, Sum to) { return held(_mm256_add_epi32(to, _mm256_madd_epi16(x, weight))); }
   static Floats floats(Sum sum) { return _mm256_cvtepi32_ps(sum); }
 };
 
