@@ -176,13 +176,11 @@ def _windows(plan: Plan) -> Iterator[str]:
 
 def narrowed(plan: Plan) -> str | None:
     """Return what a request may have where the KV pools hold less than the context that all models read; None where they do not."""
-    context = min(model.context for model in plan.models)
-    most = plan.memory.capacity_tokens + 1  # the last token is never read
-    if most >= context:
+    if plan.longest == plan.context:
         return None
     return (
-        f"a request may have {most} tokens, prompt and answer together: the KV pools hold no more, "
-        f"where the models read {context}"
+        f"a request may have {plan.longest} tokens, prompt and answer together: the KV pools hold no more, "
+        f"where the models read {plan.context}"
     )
 
 

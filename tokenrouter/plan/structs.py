@@ -309,3 +309,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     estimates: Estimates  # predictions
     provenance: Provenance  # where it comes from
     surface: Surface  # what only people need
+
+    @property
+    def context(self) -> int:
+        """Tokens that all models read."""
+        return min(model.context for model in self.models)
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a request may have, prompt and answer together."""
+        return min(self.context, self.memory.capacity_tokens + 1)  # the last token is never read

@@ -82,7 +82,7 @@ class Book:
         self.plan = plan
         self.send = send
         self.max_waiting = max_waiting
-        self.context = min(model.context for model in plan.models)
+        self.context = plan.context
         self.capacity = plan.memory.capacity_tokens  # of the smallest pool; Ready may lower it
         self.epochs = [0] * len(plan.models)  # 0 until the first Ready
         self.up = [False] * len(plan.models)

@@ -45,7 +45,7 @@ class MessageCheck:
         self.plan = plan
         self.n = len(plan.models)
         self.size = plan.tokenizer.size
-        self.context = min(model.context for model in plan.models)
+        self.context = plan.context
         self._resumes = [
             any(isinstance(task, plan_.Resume) for task in subserver.tasks)
             for subserver in plan.subservers

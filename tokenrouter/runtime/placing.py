@@ -76,7 +76,7 @@ def capacity(
                 "use more GPUs, `tensor_parallel`, or a smaller --dtype"
             )
         fits.append(int(room / token) if token else plan.memory.capacity_tokens)
-    longest = plan.windows.max_active * min(m.context for m in plan.models)
+    longest = plan.windows.max_active * plan.context
     size = plan.memory.page_size
     return min(min(fits) // size * size, -(-longest // size) * size)
 

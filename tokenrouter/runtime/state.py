@@ -51,7 +51,7 @@ class Limits(NamedTuple):
 
 def limits(plan: Plan) -> Limits:
     """Return what ends every request of a plan."""
-    return Limits(frozenset(plan.tokenizer.eos_ids), min(model.context for model in plan.models))
+    return Limits(frozenset(plan.tokenizer.eos_ids), plan.context)
 
 
 def initial(plan: Plan, owner: int) -> RouteState:

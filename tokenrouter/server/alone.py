@@ -80,7 +80,15 @@ def begin(
         prompt, field = tokenizer.encode(str(request.prompt)), "prompt"
     # All that can be refused is, before the weights are read.
     grammar = _grammar(plan, tokenizer, request)
-    work = prepare(plan, _limits(plan), request, [prompt], request.max_tokens, field, grammar)
+    work = prepare(
+        plan,
+        Limits(plan.tokenizer.size, plan.longest),
+        request,
+        [prompt],
+        request.max_tokens,
+        field,
+        grammar,
+    )
     torch.set_num_threads(threads or share_of_cores(len(plan.models)))
     engine = Engine(
         plan,
@@ -101,9 +109,3 @@ def _grammar(plan: Plan, tokenizer: TextTokenizer, request: ChatRequest | Comple
     if asked is None:
         return ""
     return compiled(asked, Grammars(lambda: tokenizer, plan.tokenizer.size, plan.tokenizer.eos_ids))
-
-
-def _limits(plan: Plan) -> Limits:
-    context = min(model.context for model in plan.models)
-    longest = min(context, plan.memory.capacity_tokens + 1)  # the last token is never read
-    return Limits(plan.tokenizer.size, longest)

@@ -89,7 +89,7 @@ class Reference:
         self.base = base
         self.models = list(models) if models else load(plan.models, base, dtype)
         self.heads = {**read_heads(plan.heads, base), **(heads or {})}
-        self.context = min(model.context for model in plan.models)
+        self.context = plan.context
         self.columns = [_columns(program) for program in plan.programs]
         nodes = [node for program in plan.programs for node in program.nodes]
         self.text: Callable[[int], tuple[str, bool]] = lambda token: ("", False)
