@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Files of tests, two at a time and in their order, so that none that takes minutes is begun when all else is over.
+ABREAST := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test check format golden soak bench clean compiler neovim chromium editors
@@ -10,7 +12,7 @@ demo: $(VENV)/.ready  ## set up, fetch the demo pair, compile, serve, ask one qu
 	$(BIN)/python tools/demo.py
 
 test: check compiler neovim chromium editors  ## the gate: static checks, then every test that is not slow and needs no GPU
-	$(BIN)/python -m pytest -q -m "not gpu and not slow"
+	$(BIN)/python -m pytest -q -m "not gpu and not slow" $(ABREAST)
 
 compiler:  ## what the kernels of tests/kernels and tests/models are compiled with, where it is missing and can be installed
 	@sh tools/compiler.sh
