@@ -85,7 +85,7 @@ def load(less: Sequence[str] = ()) -> ctypes.CDLL:
         digest.update(source.read_bytes() + b"\0")
     file = directory() / f"decoder-{digest.hexdigest()[:20]}.so"
     if not file.is_file():
-        _compile([compiler, *flags, str(sources[0])], file)
+        compile_into([compiler, *flags, str(sources[0])], file)
     return _opened(file)
 
 
@@ -118,8 +118,8 @@ def has(*names: str) -> bool:
     return set(names) <= set(_features().split())
 
 
-def _compile(command: list[str], file: Path) -> None:
-    """Compile into a file of its own first: several processes may do so at once."""
+def compile_into(command: list[str], file: Path) -> None:
+    """Run a compiler and lay what it made at a path, by way of a file of its own: several processes may do so at once. Raises NativeError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent) as place:
