@@ -42,7 +42,7 @@ inline int32_t four(const void *at) {
 }
 
 template <int M, int P>
-inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][2 * P]) {
+inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Tile, Floats (&sums)[M][2 * P]) {
   const long k = filled(by.k), size = k * PANEL;
   const char *w = by.weight + panel * size;
   __m512i high[M][2 * P], low[M][2 * P];

@@ -54,4 +54,9 @@ struct Rows {
   float *scale;     // [T]
 };
 
+// Some rows that meet some panels at a time: which one, of how many that meet the same panels one after the other.
+struct Tile {
+  long at, of;
+};
+
 }  // namespace tokenrouter

@@ -38,14 +38,14 @@ inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
 }
 
 template <int M, int P, class End>
-inline void tile(const Linear &by, const Rows &x, long row, long panel, const End &end) {
+inline void tile(const Linear &by, const Rows &x, long row, long panel, Tile tile, const End &end) {
   Floats sums[M][vectors(P)];
   if (by.kind == BF16)
-    products_bf16<M, P>(by, x, row, panel, sums);
+    products_bf16<M, P>(by, x, row, panel, tile, sums);
   else if (by.kind == FP32)
-    products_fp32<M, P>(by, x, row, panel, sums);
+    products_fp32<M, P>(by, x, row, panel, tile, sums);
   else
-    products_int8<M, P>(by, x, row, panel, sums);
+    products_int8<M, P>(by, x, row, panel, tile, sums);
   if (by.bias)
     for (int v = 0; v < vectors(P); v++) {
       const Floats bias = load(by.bias + panel * PANEL + v * WIDTH);
@@ -57,15 +57,17 @@ inline void tile(const Linear &by, const Rows &x, long row, long panel, const En
 template <int P, class End>
 inline void strip(const Linear &by, const Rows &x, long row, long rows, long panel, const End &end) {
   const long most = BYTES && by.kind == INT8 ? ROWS / 2 : ROWS;
-  for (long parts = (rows + most - 1) / most; parts > 0; parts--) {
-    long m = (rows + parts - 1) / parts;
+  const long tiles = (rows + most - 1) / most;
+  for (long at = 0; at < tiles; at++) {
+    const long m = (rows + tiles - at - 1) / (tiles - at);
+    const Tile here{at, tiles};
     switch (m) {
-      case 1: tile<1, P>(by, x, row, panel, end); break;
-      case 2: tile<2, P>(by, x, row, panel, end); break;
-      case 3: tile<3, P>(by, x, row, panel, end); break;
-      case 4: tile<4, P>(by, x, row, panel, end); break;
-      case 5: tile<5, P>(by, x, row, panel, end); break;
-      default: tile<6, P>(by, x, row, panel, end); break;
+      case 1: tile<1, P>(by, x, row, panel, here, end); break;
+      case 2: tile<2, P>(by, x, row, panel, here, end); break;
+      case 3: tile<3, P>(by, x, row, panel, here, end); break;
+      case 4: tile<4, P>(by, x, row, panel, here, end); break;
+      case 5: tile<5, P>(by, x, row, panel, here, end); break;
+      default: tile<6, P>(by, x, row, panel, here, end); break;
     }
     row += m;
     rows -= m;

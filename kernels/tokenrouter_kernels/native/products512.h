@@ -11,7 +11,7 @@ constexpr int SPAN = 128;  // of K, see products_wide
 // M rows by P panels: sums [M][2 P] of 16 outputs each. Of two bfloat16 one is a shift away from float32 and the other a mask; multiplied in
 // float32 they take less time than by the instruction for pairs of bfloat16 (docs/performance.md), and activations stay whole.
 template <int M, int P>
-inline void products_bf16(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][2 * P]) {
+inline void products_bf16(const Linear &by, const Rows &x, long row, long panel, Tile, Floats (&sums)[M][2 * P]) {
   const long k = filled(by.k), size = k * PANEL * 2;
   const char *w = by.weight + panel * size;
   const float *a = x.fp32 + row * x.stride;
@@ -61,12 +61,12 @@ inline void products_wide(const Linear &by, const Rows &x, long row, long panel,
   }
 }
 
-template <int M, int P> inline void products_fp32(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][2 * P]) {
+template <int M, int P> inline void products_fp32(const Linear &by, const Rows &x, long row, long panel, Tile, Floats (&sums)[M][2 * P]) {
   products_wide<float, M, P>(by, x, row, panel, sums);
 }
 
 #if !defined(TOKENROUTER_BYTES)
-template <int M, int P> inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Floats (&sums)[M][2 * P]) {
+template <int M, int P> inline void products_int8(const Linear &by, const Rows &x, long row, long panel, Tile, Floats (&sums)[M][2 * P]) {
   products_wide<int8_t, M, P>(by, x, row, panel, sums);
   scale(by, panel, sums);
 }

@@ -35,10 +35,11 @@ struct ByWords {
   using Row = int16_t;
   using Sum = Words;
   static constexpr int DEPTH = 2, TURNS = 1;
+  static constexpr bool ASKS = false;  // half as many bytes: nothing is gained
   static constexpr long LONGEST = 0x7fffffff / (127 * 32768);  // span of K whose sums cannot overflow
   static const Row *rows(const Rows &x) { return x.words; }
   static Sum none() { return _mm256_setzero_si256(); }
-  static Words weights(const Weight *at, int) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)at)); }
+  static Words weights(const Weight *at, int, Words) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)at)); }
   static Words same(const Row *at) {
     int32_t pair;
     __builtin_memcpy(&pair, at, 4);
