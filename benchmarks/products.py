@@ -105,9 +105,8 @@ def compiled(place: Path) -> ctypes.CDLL:
     """Return the loops above, compiled as the kernels are; raises NativeError."""
     source, file = place / "products.cpp", place / "products.so"
     source.write_text(SOURCE)
-    here = Path(build.__file__).parent
     compiler = os.environ.get("CXX") or "c++"
-    build.compile_into([compiler, *build.FLAGS, f"-I{here}", str(source)], file)
+    build.compile_into([compiler, *build.FLAGS, f"-I{build.HERE}", str(source)], file)
     library = ctypes.CDLL(str(file))
     library.gflops.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_double]
     library.peak.argtypes = [ctypes.c_double]

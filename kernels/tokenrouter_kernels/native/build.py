@@ -29,6 +29,7 @@ FLAGS = [
     "-pthread",
     "-w",
 ]
+HERE = Path(__file__).parent
 NEEDED = ("avx2", "fma")
 AVX512 = ("avx512f", "avx512bw", "avx512vl")  # are used where all are there
 # By what TOKENROUTER_NATIVE says: instructions that are left out.
@@ -66,8 +67,8 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
-def load(less: Sequence[str] = ()) -> ctypes.CDLL:
-    """Return the compiled kernels, compiled now where the cache lacks them; `less`: flags for the compiler. Raises NativeError."""
+def load(less: Sequence[str] = (), here: Path = HERE) -> ctypes.CDLL:
+    """Return the kernels whose sources lie in a directory, compiled now where the cache lacks them; `less`: flags for the compiler. Raises NativeError."""
     features = _features()
     flags = [*FLAGS, *less]
     missing = [name for name in NEEDED if name not in features.split()]
@@ -76,7 +77,6 @@ def load(less: Sequence[str] = ()) -> ctypes.CDLL:
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
         raise LackError("no C++ compiler is installed ($CXX, or `c++` on the path)")
-    here = Path(__file__).parent
     sources = [here / "decoder.cpp", *sorted(here.glob("*.h"))]
     digest = hashlib.sha256(features.encode())
     for part in (os.path.realpath(compiler), _version(compiler), *flags):
