@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Files of tests, two at a time and in their order, so that none that takes minutes is begun when all else is over.
+# Files of tests, two at a time: whole ones, since some of them set up what they share, and in their order, so that none that takes minutes is begun when
+# all else is over.
 ABREAST := -n 2 --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
