@@ -25,6 +25,7 @@ from tokenrouter_kernels.native import build
 
 from tokenrouter.models import locate
 from tokenrouter.runtime.model import ExtendBatch, Extension, LanguageModel
+from tokenrouter.runtime.model.kv import KVCache
 from tokenrouter.runtime.model.load import load
 from tokenrouter.runtime.model.native import NativeDecoder, Scratch
 
@@ -33,6 +34,7 @@ READ = 100  # tokens before the step
 SIZES = (1, 4, 8, 12, 16)
 STEPS = 24
 TURNS = 12  # of three steps, with other kernels
+source = random.Random(0)
 CONTEXTS = (128, 512, 1024, 2048, 4096, 8064)  # of at most 8,192 tokens
 
 
@@ -51,7 +53,7 @@ def main() -> None:
             parser.error("--against: there are no compiled kernels here")
         try:
             other = by(model, args.against / "kernels" / "tokenrouter_kernels" / "native")
-        except build.NativeError as error:
+        except (build.NativeError, OSError) as error:
             parser.error(f"--against: {error}")
         print(type(model).__name__, args.dtype)
         in_turn(model, other)
@@ -63,15 +65,9 @@ def main() -> None:
     most = max(SIZES)
     cache = model.new_cache(most * PAGES, PAGE)
     pages = [[request + at * most for at in range(PAGES)] for request in range(most)]
-    source = random.Random(0)
 
     def step(requests: int, start: int, tokens: int) -> float:
-        ids = [[source.randrange(1000, 40000) for _ in range(tokens)] for _ in range(requests)]
-        parts = [Extension(each, start, own) for each, own in zip(ids, pages, strict=False)]
-        batch = ExtendBatch.of(parts, PAGE)
-        begun = time.perf_counter()
-        model.extend(batch, cache)
-        return 1000 * (time.perf_counter() - begun)
+        return timed(model, cache, pages[:requests], start, tokens)
 
     print(type(model).__name__, args.dtype)
     first = statistics.median(step(1, 0, READ) for _ in range(5))
@@ -80,6 +76,20 @@ def main() -> None:
     print(f"{READ} tokens of a prompt: {first:.0f} ms")
     for n in SIZES:
         print(f"{n:3} requests: {statistics.median(step(n, READ, 1) for _ in range(STEPS)):.1f} ms")
+
+
+def timed(
+    model: LanguageModel, cache: KVCache, pages: list[list[int]], start: int, tokens: int
+) -> float:
+    """Return the time of one step, ms: so many random tokens of each request, whose pages are given, after `start` others."""
+    parts = [
+        Extension([source.randrange(1000, 40000) for _ in range(tokens)], start, own)
+        for own in pages
+    ]
+    batch = ExtendBatch.of(parts, PAGE)
+    begun = time.perf_counter()
+    model.extend(batch, cache)
+    return 1000 * (time.perf_counter() - begun)
 
 
 def by(model: NativeDecoder, sources: Path) -> NativeDecoder:
@@ -97,18 +107,12 @@ def by(model: NativeDecoder, sources: Path) -> NativeDecoder:
 def in_turn(ours: NativeDecoder, other: NativeDecoder) -> None:
     """Time steps of two models in turn."""
     loads = [(n, READ, 1) for n in SIZES] + [(max(SIZES), READ, 6), (1, 0, READ)]
-    most, source = max(SIZES), random.Random(0)
+    most = max(SIZES)
     pages = [[request + at * most for at in range(PAGES)] for request in range(most)]
     sides = [(model, model.new_cache(most * PAGES, PAGE)) for model in (ours, other)]
 
     def step(side: int, requests: int, start: int, tokens: int) -> float:
-        ids = [[source.randrange(1000, 40000) for _ in range(tokens)] for _ in range(requests)]
-        parts = [Extension(each, start, own) for each, own in zip(ids, pages, strict=False)]
-        batch = ExtendBatch.of(parts, PAGE)
-        model, cache = sides[side]
-        begun = time.perf_counter()
-        model.extend(batch, cache)
-        return 1000 * (time.perf_counter() - begun)
+        return timed(*sides[side], pages[:requests], start, tokens)
 
     took: dict[tuple[int, ...], tuple[list[float], list[float]]] = {}
     for side in (0, 1):
@@ -133,21 +137,14 @@ def in_turn(ours: NativeDecoder, other: NativeDecoder) -> None:
 
 def by_context(model: LanguageModel) -> None:
     """Time steps over contexts of random keys and values, and 256 tokens of a prompt behind them."""
-    per, source = 8192 // PAGE, random.Random(0)
+    per = 8192 // PAGE
     cache = model.new_cache(4 * per, PAGE)
     for layer in cache.keys + cache.values:
         layer.normal_()
     pages = [list(range(request * per, (request + 1) * per)) for request in range(4)]
 
     def median(requests: int, before: int, tokens: int) -> float:
-        took = []
-        for _ in range(7):
-            ids = [[source.randrange(1000, 40000) for _ in range(tokens)] for _ in range(requests)]
-            parts = [Extension(each, before, own) for each, own in zip(ids, pages, strict=False)]
-            batch = ExtendBatch.of(parts, PAGE)
-            begun = time.perf_counter()
-            model.extend(batch, cache)
-            took.append(1000 * (time.perf_counter() - begun))
+        took = (timed(model, cache, pages[:requests], before, tokens) for _ in range(7))
         return statistics.median(took)
 
     for before in CONTEXTS:
