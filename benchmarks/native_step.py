@@ -6,8 +6,8 @@
     python benchmarks/native_step.py --against DIR             in turn with the kernels of another checkout
 
 The model alone, on one thread unless `--threads` says otherwise, 100 tokens before the step; medians of 24 steps, ms. `--contexts`: medians of 7,
-no two requests having a page in common. `--against`: steps of either, three at a time, in one process over the same weights, which makes nothing of a
-machine whose speed wanders; medians and least of them, and how many times as fast ours are.
+no two requests having a page in common. `--against`: steps of either, three at a time, in one process over the same weights, so that a machine whose
+speed wanders slows both; medians and least of them, and how many times as fast ours are.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ READ = 100  # tokens before the step
 SIZES = (1, 4, 8, 12, 16)
 STEPS = 24
 TURNS = 12  # of three steps, with other kernels
-source = random.Random(0)
 CONTEXTS = (128, 512, 1024, 2048, 4096, 8064)  # of at most 8,192 tokens
+
+source = random.Random(0)  # of tokens
 
 
 def main() -> None:

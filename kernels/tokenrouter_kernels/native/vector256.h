@@ -84,8 +84,9 @@ template <class T> inline T held(T x) {
 // Of pairs of bfloat16 the even ones are one shift away from float32, the odd ones one mask.
 inline Floats even_of(Words pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
 inline Floats odd_of(Words pairs, Words mask) { return _mm256_castsi256_ps(_mm256_and_si256(pairs, mask)); }
-inline Floats odd_of(Words pairs) { return odd_of(pairs, _mm256_set1_epi32((int)0xffff0000)); }
-const Words ODD = _mm256_set1_epi32((int)0xffff0000);
+constexpr int UPPER = (int)0xffff0000;  // half of a word
+inline Floats odd_of(Words pairs) { return odd_of(pairs, _mm256_set1_epi32(UPPER)); }
+const Words ODD = _mm256_set1_epi32(UPPER);
 // What is read from there is read again, and not held in a register that sums need (GCC 12).
 template <class T> inline const T *anew(const T *at) {
   __asm__ volatile("" : "+r"(at));
