@@ -38,11 +38,12 @@ static double now() {
 }
 
 extern "C" double gflops(const Linear *layers, long copies, long rows, double least) {
-  const long n = layers[0].n, k = filled(layers[0].k);
-  std::vector<float> x(k), out(rows * n), read(rows * k), scales(rows);
-  std::vector<uint8_t> hi(rows * k), lo(rows * k);
-  std::vector<int16_t> words(rows * k);
-  const Rows to{k, read.data(), hi.data(), lo.data(), words.data(), scales.data()};
+  const long n = layers[0].n, k = row_stride(layers[0].k), room = whole_tiles(rows) * k;
+  std::vector<float> x(k), out(rows * n), read(room), scales(rows);
+  std::vector<uint8_t> hi(room), lo(room);
+  std::vector<int16_t> words(room);
+  std::vector<uint16_t> bf16(room);
+  const Rows to{k, read.data(), hi.data(), lo.data(), words.data(), scales.data(), bf16.data(), rows > FEW};
   for (long row = 0; row < rows; row++) {
     for (long at = 0; at < k; at++) x[at] = (float)((row * 31 + at * 17) % 64 - 32) / 32;
     encode(x.data(), layers[0].k, layers[0].kind, to, row);

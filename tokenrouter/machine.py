@@ -9,6 +9,10 @@ from pathlib import Path
 _CPUINFO = Path("/proc/cpuinfo")
 # What the processor's flags have, the widest first.
 _VECTORS = {
+    "AVX-512 with VNNI and AMX": {
+        *("avx512f", "avx512bw", "avx512vl", "avx512_vnni"),
+        *("amx_tile", "amx_bf16", "amx_int8"),
+    },
     "AVX-512 with VNNI": {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"},
     "AVX-512": {"avx512f", "avx512bw", "avx512vl"},
     "AVX2": {"avx2"},

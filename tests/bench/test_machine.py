@@ -22,6 +22,10 @@ def told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
+        (
+            "avx2 avx512f avx512bw avx512vl avx512_vnni amx_bf16 amx_tile amx_int8",
+            "AVX-512 with VNNI and AMX",
+        ),
         ("fpu avx2 avx512f avx512bw avx512vl avx512_vnni fma", "AVX-512 with VNNI"),
         ("fpu avx2 avx512f avx512bw avx512vl", "AVX-512"),
         ("fpu avx2 avx512f avx512_vnni", "AVX2"),

@@ -193,6 +193,26 @@ def test_a_rows_bits_depend_on_no_other_row_chunk_or_thread(saved, family, int8,
         torch.set_num_threads(threads)
 
 
+@pytest.mark.skipif(not build.has(*build.TILES), reason="this processor has no AMX")
+@pytest.mark.parametrize("family", ["llama", "odd sizes", "heads of 152"])
+def test_int8_has_the_same_bits_with_and_without_tiles(saved, family, monkeypatch):
+    given = [(r, 0, TOKENS[: 3 + 9 * r]) for r in range(4)]  # 66 rows
+    tiled = Paged(native(saved(family), "bfloat16", int8=True)).extend(*given).logits
+    monkeypatch.setenv("TOKENROUTER_NATIVE", "vnni")
+    build.library.cache_clear()
+
+    plain = Paged(native(saved(family), "bfloat16", int8=True)).extend(*given).logits
+
+    build.library.cache_clear()
+    assert torch.equal(tiled, plain)
+
+
+def test_where_linux_refuses_tiles_the_kernels_do_without(saved, monkeypatch):
+    monkeypatch.setattr(build, "tiles_granted", lambda: False)
+
+    assert not build.load().tr_tiles()
+
+
 def test_threads_that_share_one_core_come_to_the_bits_of_one(saved):
     command = [sys.executable, "-m", "tests.models.crowded", str(saved("llama"))]
 
@@ -329,7 +349,7 @@ def test_a_wish_that_nobody_knows_is_refused_by_name(monkeypatch, saved):
     build.library.cache_clear()
 
     with pytest.raises(
-        ModelError, match="TOKENROUTER_NATIVE is `AVX`; it may be 0, 1, avx512, avx2"
+        ModelError, match="TOKENROUTER_NATIVE is `AVX`; it may be 0, 1, vnni, avx512, avx2"
     ):
         ours(saved("llama"), "bfloat16")
     build.library.cache_clear()

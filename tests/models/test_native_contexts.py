@@ -65,7 +65,8 @@ def test_every_row_of_a_long_context_is_near_to_float64(saved, name, dtype):
     got = Reader(native(saved(name), dtype), 1).read((0, 0, TOKENS))[0]
     expected = Reader(ours(saved(name), "float64"), 1).read((0, 0, TOKENS))[0]
 
-    most = (0.03 if dtype == "bfloat16" else 2e-5) * float(expected.std())
+    # Torch's bfloat16 has rows with 0.037 here, AMX with 0.040, and where activations stay float32 it is 0.030.
+    most = (0.05 if dtype == "bfloat16" else 2e-5) * float(expected.std())
     assert max(error(a, b) for a, b in zip(got, expected, strict=True)) < most
 
 

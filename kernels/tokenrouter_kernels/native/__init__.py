@@ -2,8 +2,8 @@
 
 The sources beside this file are compiled once, for this machine, into the cache ($TOKENROUTER_CACHE, else
 $XDG_CACHE_HOME/tokenrouter, else ~/.cache/tokenrouter). They need Linux, AVX2 with FMA and a C++ compiler ($CXX, else
-`c++`); without one of them, or with TOKENROUTER_NATIVE=0, `library` is None and torch does the work. AVX-512 is used where the machine
-has it, unless TOKENROUTER_NATIVE=avx2.
+`c++`); without one of them, or with TOKENROUTER_NATIVE=0, `library` is None and torch does the work. AVX-512 and AMX are used where the machine
+has them, unless TOKENROUTER_NATIVE leaves them out (`LESS` of build.py).
 """
 
 from __future__ import annotations

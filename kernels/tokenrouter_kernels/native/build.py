@@ -32,12 +32,16 @@ FLAGS = [
 HERE = Path(__file__).parent
 NEEDED = ("avx2", "fma")
 AVX512 = ("avx512f", "avx512bw", "avx512vl")  # are used where all are there
+TILES = ("amx_tile", "amx_bf16", "amx_int8")  # likewise, beside AVX-512 with VNNI
+NO_TILES = ["-DTOKENROUTER_NO_TILES"]  # no flag of the compiler's: an old one knows nothing of them
 # By what TOKENROUTER_NATIVE says: instructions that are left out.
 LESS = {
     "1": [],
-    "avx512": ["-mno-avx512vnni", "-mno-avx512bf16"],
-    "avx2": ["-mno-avx512f"],
+    "vnni": NO_TILES,
+    "avx512": [*NO_TILES, "-mno-avx512vnni", "-mno-avx512bf16"],
+    "avx2": [*NO_TILES, "-mno-avx512f"],
 }
+ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18  # of Linux on x86-64
 LIMIT_S = 600  # it takes seconds, and minutes on a crowded machine
 
 
@@ -71,6 +75,8 @@ def load(less: Sequence[str] = (), here: Path = HERE) -> ctypes.CDLL:
     """Return the kernels whose sources lie in a directory, compiled now where the cache lacks them; `less`: flags for the compiler. Raises NativeError."""
     features = _features()
     flags = [*FLAGS, *less]
+    if has(*TILES) and not tiles_granted():
+        flags += NO_TILES
     missing = [name for name in NEEDED if name not in features.split()]
     if missing:
         raise LackError(f"the processor lacks {missing[0]}")
@@ -118,6 +124,12 @@ def has(*names: str) -> bool:
     return set(names) <= set(_features().split())
 
 
+@functools.cache
+def tiles_granted() -> bool:
+    """Ask Linux, which saves the tiles of processes that asked alone, to let this one use them, and return whether it does."""
+    return ctypes.CDLL(None).syscall(ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0
+
+
 def compile_into(command: list[str], file: Path) -> None:
     """Run a compiler and lay what it made at a path, by way of a file of its own: several processes may do so at once. Raises NativeError."""
     try:
@@ -156,7 +168,7 @@ def _opened(file: Path) -> ctypes.CDLL:
     sizes = (ctypes.c_int64 * len(SIZES))()
     found.tr_sizes(sizes)
     assert tuple(sizes) == SIZES, (tuple(sizes), SIZES)
-    found.tr_width.argtypes = []
+    found.tr_width.argtypes = found.tr_tiles.argtypes = []
     found.tr_depth.argtypes = [ctypes.c_int]
     found.tr_scratch_new.restype = pointer
     found.tr_scratch_free.argtypes = [pointer]

@@ -29,10 +29,28 @@ inline void encode_bytes(const float *x, long n, const Rows &to, long row) {
     __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + at), by);
     __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(v), zero);
     q = _mm512_min_epi32(_mm512_max_epi32(q, _mm512_setzero_si512()), _mm512_set1_epi32(65535));
-    long to_at = row * to.stride + at;
-    _mm_mask_storeu_epi8(to.hi + to_at, mask, _mm512_cvtepi32_epi8(_mm512_srli_epi32(q, 8)));
-    _mm_mask_storeu_epi8(to.lo + to_at, mask, _mm512_cvtepi32_epi8(_mm512_and_epi32(q, byte)));
+    const __m128i hi = _mm512_cvtepi32_epi8(_mm512_srli_epi32(q, 8)), lo = _mm512_cvtepi32_epi8(_mm512_and_epi32(q, byte));
+    if (TILES && to.tiled) {
+      const long to_at = to.in_tiles(row, at, 1);
+      _mm_storeu_si128((__m128i *)(to.hi + to_at), _mm_maskz_mov_epi8(mask, hi));
+      _mm_storeu_si128((__m128i *)(to.lo + to_at), _mm_maskz_mov_epi8(mask, lo));
+    } else {
+      _mm_mask_storeu_epi8(to.hi + row * to.stride + at, mask, hi);
+      _mm_mask_storeu_epi8(to.lo + row * to.stride + at, mask, lo);
+    }
   }
+  if (TILES && to.tiled)  // weights are not filled up as far
+    for (long at = (n + 15) / 16 * 16; at < to.stride; at += 16) {
+      const long to_at = to.in_tiles(row, at, 1);
+      _mm_storeu_si128((__m128i *)(to.hi + to_at), _mm_setzero_si128());
+      _mm_storeu_si128((__m128i *)(to.lo + to_at), _mm_setzero_si128());
+    }
+}
+
+// What 16 outputs from `at` on are, by the sums of a row's bytes.
+inline Floats whole(const Linear &by, long at, Words high, Words low, float scale) {
+  const Floats above = fnmadd(load(by.sum + at), same(128.0f), _mm512_cvtepi32_ps(high));
+  return fmadd(above, same(256.0f), _mm512_cvtepi32_ps(low)) * (load(by.scale + at) * same(scale));
 }
 
 inline int32_t four(const void *at) {
@@ -66,14 +84,7 @@ inline void products_int8(const Linear &by, const Rows &x, long row, long panel,
     }
   }
   for (int m = 0; m < M; m++)
-    for (int v = 0; v < 2 * P; v++) {
-      long at = panel * PANEL + v * 16;
-      __m512 sum = _mm512_loadu_ps(by.sum + at);
-      __m512 above = _mm512_fnmadd_ps(sum, _mm512_set1_ps(128.0f), _mm512_cvtepi32_ps(high[m][v]));
-      __m512 whole = _mm512_fmadd_ps(above, _mm512_set1_ps(256.0f), _mm512_cvtepi32_ps(low[m][v]));
-      __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(by.scale + at), _mm512_set1_ps(x.scale[row + m]));
-      sums[m][v] = _mm512_mul_ps(whole, scale);
-    }
+    for (int v = 0; v < 2 * P; v++) sums[m][v] = whole(by, panel * PANEL + v * WIDTH, high[m][v], low[m][v], x.scale[row + m]);
 }
 
 }  // namespace tokenrouter

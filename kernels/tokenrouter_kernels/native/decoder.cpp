@@ -1,7 +1,7 @@
 // One step of a decoder of the Llama family on a CPU with AVX-512 or AVX2: all layers in one call, without a tensor library.
 //
-// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads float32 (or, where
-// int8 weights meet integers, two bytes a number). A row's result does not depend on the other rows, to the bit.
+// The residual stream, norms, rotary turns, attention and logits are float32; a linear layer reads float32 (or bfloat16 where AMX multiplies it,
+// or, where int8 weights meet integers, two bytes a number). A row's result does not depend on the other rows, to the bit.
 //
 // The caller owns all memory but the scratch of a model.
 
@@ -80,7 +80,7 @@ struct Aligned {
 
 struct Scratch {
   Aligned x, normed, qkv, attended, gated, moved, slots, apart, parts, desks;
-  Aligned fp32, hi, lo, words, scale;
+  Aligned fp32, hi, lo, words, scale, bf16;
 };
 
 void rms_norm(const float *x, const float *weight, long n, float eps, float *out) {
@@ -148,15 +148,20 @@ struct Add {
 };
 
 struct Gate {
-  float *out;
-  long stride;
+  Rows to;
+  bool in_bf16;
   template <int P> void take(long row, long at, const Floats *sums) const {
     if constexpr (P == 2) {
       for (int v = 0; v < vectors(1); v++) {
         // e^-|x| never overflows: x / (1 + e^-x) = x e^-|x| / (1 + e^-|x|) where x < 0.
         const Floats g = sums[v], e = exponential(zeros() - absolute(g));
         const Floats over = where(is_below(g, zeros()), g * e, g);
-        store(out + row * stride + at / 2 + WIDTH * v, over / (same(1.0f) + e) * sums[vectors(1) + v]);
+        const Floats gated = over / (same(1.0f) + e) * sums[vectors(1) + v];
+        const long here = at / 2 + WIDTH * v;
+        if (in_bf16)
+          put_bf16(gated, to, row, here);
+        else
+          store(to.fp32 + row * to.stride + here, gated);
       }
     }
   }
@@ -176,17 +181,20 @@ template <class E> struct Walk {
   long end(long n) const { return n * (thread + 1) / threads; }
   void meet() const { Team::get().meet(); }
 
-  Rows rows(long k) const {
-    return Rows{filled(k),
+  // Of n rows of K elements.
+  Rows rows(long n, long k) const {
+    return Rows{row_stride(k),
                 (float *)scratch.fp32.at,
                 (uint8_t *)scratch.hi.at,
                 (uint8_t *)scratch.lo.at,
                 (int16_t *)scratch.words.at,
-                (float *)scratch.scale.at};
+                (float *)scratch.scale.at,
+                (uint16_t *)scratch.bf16.at,
+                n > FEW};
   }
 
   void norm(const float *x, long n, const float *weight, int kind) const {
-    const Rows to = rows(model.hidden);
+    const Rows to = rows(n, model.hidden);
     float *out = (float *)scratch.normed.at;
     for (long row = first(n); row < end(n); row++) {
       rms_norm(x + row * model.hidden, weight, model.hidden, model.eps, out + row * model.hidden);
@@ -234,7 +242,7 @@ template <class E> struct Walk {
 
   // Writes rows of float32 in the form that a linear layer reads.
   void ready(const float *x, long n, long k, int kind) const {
-    const Rows to = rows(k);
+    const Rows to = rows(n, k);
     for (long row = first(n); row < end(n); row++) encode(x + row * k, k, kind, to, row);
   }
 
@@ -247,7 +255,6 @@ template <class E> struct Walk {
 
   void go() const {
     const long D = model.width, H = model.hidden, queries = model.heads * D, all = queries + 2 * model.kv_heads * D;
-    const long F = filled(model.intermediate);
     float *x = (float *)scratch.x.at, *attended = (float *)scratch.attended.at;
     long n = step.tokens;
     for (long row = first(n); row < end(n); row++) embed(step.token_ids[row], x + row * H);
@@ -255,7 +262,7 @@ template <class E> struct Walk {
       const Layer &layer = model.layer[at];
       norm(x, n, layer.attention_norm, layer.qkv.kind);
       meet();
-      multiply(layer.qkv, rows(H), n, thread, threads, false, Store{(float *)scratch.qkv.at, all, all});
+      multiply(layer.qkv, rows(n, H), n, thread, threads, false, Store{(float *)scratch.qkv.at, all, all});
       meet();
       turn(layer, (Element *)step.keys[at], (Element *)step.values[at]);
       meet();
@@ -269,20 +276,21 @@ template <class E> struct Walk {
       }
       ready(attended, n, queries, layer.out.kind);
       meet();
-      multiply(layer.out, rows(queries), n, thread, threads, false, Add{x, H, H});
+      multiply(layer.out, rows(n, queries), n, thread, threads, false, Add{x, H, H});
       meet();
       norm(x, n, layer.feed_forward_norm, layer.gate_up.kind);
       meet();
       // What the next layer reads cannot lie where this one reads: other threads are not done yet.
-      float *gated = (float *)scratch.gated.at;
-      multiply(layer.gate_up, rows(H), n, thread, threads, true, Gate{gated, F});
+      Rows inputs = rows(n, model.intermediate), gated = inputs;
+      gated.fp32 = (float *)scratch.gated.at;
+      gated.bf16 = (uint16_t *)scratch.gated.at;
+      multiply(layer.gate_up, rows(n, H), n, thread, threads, true, Gate{gated, in_bf16(layer.down.kind)});
       meet();
-      Rows inputs = rows(model.intermediate);
       if (in_integers(layer.down.kind)) {
-        for (long row = first(n); row < end(n); row++) encode(gated + row * F, F, INT8, inputs, row);
+        for (long row = first(n); row < end(n); row++) encode(gated.fp32 + row * gated.stride, model.intermediate, INT8, inputs, row);
         meet();
       } else {
-        inputs.fp32 = gated;
+        inputs = gated;
       }
       multiply(layer.down, inputs, n, thread, threads, false, Add{x, H, H});
       meet();
@@ -290,7 +298,7 @@ template <class E> struct Walk {
     norm(x, n, model.norm, model.head.kind);
     if (step.hidden) memcpy(step.hidden + first(n) * H, (float *)scratch.normed.at + first(n) * H, (end(n) - first(n)) * H * sizeof(float));
     meet();
-    multiply(model.head, rows(H), n, thread, threads, false, Store{step.logits, model.head.n, model.head.n});
+    multiply(model.head, rows(n, H), n, thread, threads, false, Store{step.logits, model.head.n, model.head.n});
     if (!step.ids) return;
     meet();
     for (long row = first(n); row < end(n); row++)
@@ -310,6 +318,9 @@ int tr_sizes(int64_t *out) {  // of the records that Python fills in
 // Numbers in a vector.
 int tr_width() { return WIDTH; }
 
+// Whether AMX multiplies.
+int tr_tiles() { return TILES; }
+
 // Neighbours in K that lie together.
 int tr_depth(int kind) { return kind == BF16 ? BF16_DEPTH : kind == INT8 ? INT8_DEPTH : 1; }
 
@@ -324,28 +335,31 @@ void tr_scratch_free(void *scratch) { delete (Scratch *)scratch; }
 int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
   Scratch &scratch = *(Scratch *)scratch_;
   const long T = step->tokens, D = model->width, H = model->hidden;
-  const long all = (model->heads + 2 * model->kv_heads) * D, F = filled(model->intermediate);
+  const long all = (model->heads + 2 * model->kv_heads) * D, F = row_stride(model->intermediate), whole = whole_tiles(T);
   long room = 0;
   for (long i = 0; i < step->requests; i++) room = step->lengths[i] > room ? step->lengths[i] : room;
   Requests requests{step->requests, model->heads, model->kv_heads, D, step->offsets, step->lengths, nullptr, room, nullptr};
   long apart = 0;
-  long widest = filled(H > model->heads * D ? H : model->heads * D);
+  long widest = row_stride(H > model->heads * D ? H : model->heads * D);
   if (F > widest) widest = F;
   try {
     scratch.x.of<float>(T * H);
     scratch.normed.of<float>(T * H);
     scratch.qkv.of<float>(T * all);
     scratch.attended.of<float>(T * model->heads * D);
-    scratch.gated.of<float>(T * F);
+    scratch.gated.of<float>(whole * F);
     scratch.moved.of<float>(step->samples * (H > model->heads * D ? H : model->heads * D));
     scratch.desks.of<float>(threads * Desk::size(requests));
-    if (!in_integers(model->head.kind)) {
+    if (in_bf16(model->head.kind)) {
+      scratch.bf16.of<uint16_t>(whole * widest);
+      scratch.fp32.of<float>(FEW * widest);
+    } else if (!in_integers(model->head.kind)) {
       scratch.fp32.of<float>(T * widest);
     } else if (WORDS) {
       scratch.words.of<int16_t>(T * widest);
     } else {
-      scratch.hi.of<uint8_t>(T * widest);
-      scratch.lo.of<uint8_t>(T * widest);
+      scratch.hi.of<uint8_t>(whole * widest);
+      scratch.lo.of<uint8_t>(whole * widest);
     }
     scratch.scale.of<float>(T);
     int32_t *slots = scratch.slots.of<int32_t>(step->requests * room);

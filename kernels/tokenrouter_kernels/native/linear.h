@@ -1,5 +1,5 @@
 // Linear layers over packed weights: bfloat16, int8, or float32; activations and sums in float32, but for int8 where bytes or words are
-// multiplied faster.
+// multiplied faster, and where AMX multiplies (tiles.h).
 //
 // A weight [N, K] lies in panels of 32 outputs, K filled up with zeros to a multiple of 32:
 //     [N / 32][K][32]      bfloat16 [N / 32][K / 2][32][2]; int8, where it meets bytes, [N / 32][K / 4][32][4], words [N / 32][K / 2][32][2]
@@ -13,6 +13,7 @@
 #include "layers.h"
 #if defined(TOKENROUTER_AVX512)
 #include "products512.h"
+#include "tiles.h"
 #else
 #include "products256.h"
 #endif
@@ -21,13 +22,28 @@ namespace tokenrouter {
 
 // Whether a kind of weights wants rows as integers.
 inline bool in_integers(int kind) { return (BYTES || WORDS) && kind == INT8; }
+// Whether it wants them in bfloat16, in tiles or in float32.
+inline bool in_bf16(int kind) { return TILES && kind == BF16; }
+
+// Writes what WIDTH elements of a row that lie together, from `at` on, are in bfloat16.
+inline void put_bf16(Floats x, const Rows &to, long row, long at) {
+  if (TILES && to.tiled)
+    store_bf16(to.bf16 + to.in_tiles(row, at, 2), x, WIDTH);
+  else
+    store(to.fp32 + row * to.stride + at, as_bf16(x));
+}
 
 // Writes one row in the form that a linear layer reads.
 inline void encode(const float *x, long n, int kind, const Rows &to, long row) {
+  if (in_bf16(kind)) {
+    for (long at = 0; at < filled(n); at += WIDTH)  // zeros beyond: an infinity of another row would spoil those it meets
+      put_bf16(at < n ? load(x + at, n - at) : zeros(), to, row, at);
+    return;
+  }
   if (!in_integers(kind)) {
     float *out = to.fp32 + row * to.stride;
     __builtin_memcpy(out, x, n * sizeof(float));
-    for (long at = n; at < to.stride; at++) out[at] = 0;  // an infinity of another row would spoil the zeros it meets
+    for (long at = n; at < to.stride; at++) out[at] = 0;
     return;
   }
 #if defined(TOKENROUTER_BYTES)
@@ -81,6 +97,9 @@ inline void multiply(const Linear &by, const Rows &x, long rows, int thread, int
   const long panels = filled(by.n) / PANEL;
   const long unit = paired ? 2 : 1, units = panels / unit;
   const long first = units * thread / threads * unit, last = units * (thread + 1) / threads * unit;
+#if defined(TOKENROUTER_TILES)
+  if (by.kind != FP32 && x.tiled) return multiply_tiles(by, x, rows, first, last, end);
+#endif
   for (long begin = 0; begin < rows; begin += BLOCK) {
     const long here = rows - begin < BLOCK ? rows - begin : BLOCK;
     long panel = first;

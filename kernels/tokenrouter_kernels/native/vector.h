@@ -11,6 +11,9 @@
 #define TOKENROUTER_AVX512 1
 #if defined(__AVX512VNNI__)
 #define TOKENROUTER_BYTES 1  // int8 weights meet bytes of activations
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AMX_INT8__) && !defined(TOKENROUTER_NO_TILES)
+#define TOKENROUTER_TILES 1  // 16 rows of them, or of bfloat16, at a time
+#endif
 #endif
 #include "vector512.h"
 #elif defined(__AVX2__) && defined(__FMA__)

@@ -78,6 +78,13 @@ inline void store_bf16(uint16_t *at, Floats x, long left) {
   _mm256_mask_storeu_epi16(at, mask_of(left), out);
 }
 
+// x as bfloat16 has it, the nearest, ties to even.
+inline Floats as_bf16(Floats x) {
+  alignas(32) uint16_t some[WIDTH];
+  store_bf16(some, x, WIDTH);
+  return even_of(_mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)some)));
+}
+
 // Values of bfloat16 that are weighted and added up, even and odd ones apart until they are stored.
 struct Bfloats {
   static constexpr int LANES = 2 * WIDTH, SUMS_EACH = 2;

@@ -15,6 +15,7 @@ from torch.nn import functional
 from tokenrouter_kernels.native.records import LinearRecord
 
 PANEL = 32
+BEYOND = 1024  # elements after the last that may be read, though nothing comes of them (tiles.h)
 BF16, INT8, FP32 = range(3)  # `Kind` of layers.h
 
 
@@ -39,7 +40,8 @@ def packed(
     """Return packed weights: [N, K] bfloat16 or float32, or int8 with a scale by output [N]; bias [N]."""
     n, k = weight.shape
     weight = weight.contiguous()
-    made = torch.empty(_filled(n), _filled(k), dtype=weight.dtype)
+    size = _filled(n) * _filled(k)
+    made = torch.empty(size + BEYOND, dtype=weight.dtype)[:size].view(_filled(n), _filled(k))
     kind = {torch.bfloat16: BF16, torch.int8: INT8, torch.float32: FP32}[weight.dtype]
     pack = (library.tr_pack_bf16, library.tr_pack_int8, library.tr_pack_fp32)[kind]
     pack(weight.data_ptr(), n, k, made.data_ptr())

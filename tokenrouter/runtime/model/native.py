@@ -1,8 +1,8 @@
 """The same decoder as `decoder.py`, a step of which is one call into compiled kernels: bfloat16 or float32 on a CPU with AVX2 or AVX-512.
 
 Between its operators a torch decoder of a small model spends more time than in them. In bfloat16, weights, keys, values and queries are
-bfloat16; the residual stream, norms, linear inputs, softmax and logits are float32, so that it is nearer to the model in
-float32 than torch's bfloat16 is. In float32 all is. A row's bits do not depend on the rest of the batch.
+bfloat16; the residual stream, norms, softmax and logits are float32, and so are linear inputs but where AMX multiplies them, so that it
+is nearer to the model in float32 than torch's bfloat16 is. In float32 all is. A row's bits do not depend on the rest of the batch.
 """
 
 from __future__ import annotations
