@@ -193,12 +193,14 @@ template <class E> struct Walk {
                 n > FEW};
   }
 
-  void norm(const float *x, long n, const float *weight, int kind) const {
-    const Rows to = rows(n, model.hidden);
-    float *out = (float *)scratch.normed.at;
+  // `kept`: where the rows go besides; otherwise one row's place by thread serves for all of them, and stays near.
+  void norm(const float *x, long n, const float *weight, int kind, float *kept = nullptr) const {
+    const long H = model.hidden;
+    const Rows to = rows(n, H);
     for (long row = first(n); row < end(n); row++) {
-      rms_norm(x + row * model.hidden, weight, model.hidden, model.eps, out + row * model.hidden);
-      encode(out + row * model.hidden, model.hidden, kind, to, row);
+      float *out = kept ? kept + row * H : (float *)scratch.normed.at + thread * H;
+      rms_norm(x + row * H, weight, H, model.eps, out);
+      encode(out, H, kind, to, row);
     }
   }
 
@@ -295,8 +297,7 @@ template <class E> struct Walk {
       multiply(layer.down, inputs, n, thread, threads, false, Add{x, H, H});
       meet();
     }
-    norm(x, n, model.norm, model.head.kind);
-    if (step.hidden) memcpy(step.hidden + first(n) * H, (float *)scratch.normed.at + first(n) * H, (end(n) - first(n)) * H * sizeof(float));
+    norm(x, n, model.norm, model.head.kind, step.hidden);
     meet();
     multiply(model.head, rows(n, H), n, thread, threads, false, Store{step.logits, model.head.n, model.head.n});
     if (!step.ids) return;
@@ -344,7 +345,7 @@ int tr_step(const Model *model, const Step *step, void *scratch_, int threads) {
   if (F > widest) widest = F;
   try {
     scratch.x.of<float>(T * H);
-    scratch.normed.of<float>(T * H);
+    scratch.normed.of<float>(threads * H);
     scratch.qkv.of<float>(T * all);
     scratch.attended.of<float>(T * model->heads * D);
     scratch.gated.of<float>(whole * F);

@@ -53,9 +53,9 @@ template <bool BYTE> inline void two_by_panel(const char *a, const char *b, cons
   for (long at = 0; at < steps; at++, a += TILE_SIZE, b += TILE_SIZE, w += STEP_SIZE) {
     next.ask();
     _tile_loadd(4, a, TILE_LINE);
-    _tile_loadd(6, w, 2 * TILE_LINE);
+    _tile_stream_loadd(6, w, 2 * TILE_LINE);
     _tile_loadd(5, b, TILE_LINE);
-    _tile_loadd(7, w + TILE_LINE, 2 * TILE_LINE);
+    _tile_stream_loadd(7, w + TILE_LINE, 2 * TILE_LINE);
     if constexpr (BYTE) {
       _tile_dpbusd(0, 4, 6);
       _tile_dpbusd(2, 5, 6);
